@@ -5,8 +5,8 @@
 #
 #   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]
 #
-# --cuda adds torch's CUDA libraries and nvcc (3 GB), with which the build makes the
-# CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new enough
+# --cuda adds torch's CUDA libraries, nvcc (3 GB) and the source of FlashAttention-3 (30
+# MB), with which the build makes the CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new enough
 # gets them without the flag. --tests adds what the tests need, among it Python's torch
 # and transformers (4 GB). --grading adds only math-verify, for `dapd grade`. --copy
 # adds fsspec with its clients of S3 and Google's storage, for checkpoint.copy_to and
@@ -171,3 +171,11 @@ for file in "${requirements[@]}"; do
       install_requirements "$file"
   fi
 done
+
+# --- FlashAttention-3's source, where CUDA is installed -------------------------
+flash_attention=.deps/flash-attention-3
+if [[ " ${requirements[*]} " == *" deploy/requirements-cuda.txt "* ]] &&
+  ! cmp -s deploy/fetch_flash_attention.py "$flash_attention/fetched-by.py"; then
+  phase "fetch FlashAttention-3" .deps/logs/flash-attention-3.log \
+    "$venv/bin/python" deploy/fetch_flash_attention.py "$flash_attention"
+fi

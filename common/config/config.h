@@ -33,6 +33,10 @@ constexpr auto NameTable(Precision) {
   return std::array{"float32", "bfloat16"};
 }
 
+// Of a sampler's keys and values: as the model, or float8.h.
+enum class KvPrecision { kModel, kFloat8 };
+constexpr auto NameTable(KvPrecision) { return std::array{"model", "float8"}; }
+
 enum class OnBadRow { kFail, kSkip };
 constexpr auto NameTable(OnBadRow) { return std::array{"fail", "skip"}; }
 
@@ -179,6 +183,11 @@ struct ObjectiveSection {
   Reduction reduction = Reduction::kMicroToken;
   int64_t skip_tokens = 0;
   TeacherChoice teacher_weights;  // of presets with one teacher a term
+  // For `preset: dapd`.
+  struct Dapd {
+    std::string cross_weights;  // empty: the weights of the paper
+  };
+  Dapd dapd;
   struct Purified {
     bool recentre = true;
     double soft_clip = 10.0;
@@ -244,8 +253,9 @@ struct RolloutSection {
   int64_t group_size = 1;
   // In policies; see services/trainer/step/batch_trainer.h.
   int64_t max_staleness = 0;
-  int64_t slots = 32;           // sequences decoded side by side in one worker
-  int64_t kv_memory_mib = 0;    // 0: what the machine can spare
+  int64_t slots = 32;         // sequences decoded side by side in one worker
+  int64_t kv_memory_mib = 0;  // 0: what the machine can spare
+  KvPrecision kv_precision = KvPrecision::kModel;
   int64_t tensor_parallel = 1;  // processes that compute a worker's model
 };
 
@@ -303,6 +313,7 @@ struct TrainerSection {
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
+  Precision logits_precision = Precision::kFloat32;  // of the loss
   WhenDone when_done = WhenDone::kExit;
   int64_t timeline_steps = 0;  // 0: none
 };

@@ -12,17 +12,6 @@
 #include "common/config/yaml_text.h"
 
 namespace dapd {
-namespace {
-
-template <typename List, typename Format>
-std::string FormatList(const List& list, Format format) {
-  std::vector<std::string> parts;
-  for (const auto& item : list) parts.push_back(format(item));
-  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
-}
-
-}  // namespace
-
 std::vector<ConfigKey> ConfigKeys(Config& config) {
   std::vector<ConfigKey> keys;
   for (const auto section : {RunKeys,

@@ -57,19 +57,26 @@ std::vector<Term> DapdTerms(const ObjectiveSection& section) {
                         double weight) {
     return MakeTerm(section, name, student, teacher, weight);
   };
+  const std::string& named = section.dapd.cross_weights;
+  const auto cross = [&](WeightSet own, ViewName view) {
+    return named.empty() ? TeacherPass{own, view} : PassWith(named, view);
+  };
   return {
-      term("entangled_rollout", kNoneRollout, {kSnapshot, kCrossRollout}, r),
+      term("entangled_rollout",
+           kNoneRollout,
+           cross(kSnapshot, kCrossRollout),
+           r),
       term("inference_reference",
            kSelfReference,
            {kBase, kNoneReference},
            r * reference.beta_inference),
       term("privileged_rollout",
            kSelfRollout,
-           {kBase, kCrossRollout},
+           cross(kBase, kCrossRollout),
            r * reference.beta_privileged),
       term("entangled_reference",
            kNoneReference,
-           {kSnapshot, kCrossReference},
+           cross(kSnapshot, kCrossReference),
            y),
       term("inference_rollout",
            kSelfRollout,
@@ -77,7 +84,7 @@ std::vector<Term> DapdTerms(const ObjectiveSection& section) {
            y * rollout.beta_inference),
       term("privileged_reference",
            kSelfReference,
-           {kBase, kCrossReference},
+           cross(kBase, kCrossReference),
            y * rollout.beta_privileged),
   };
 }

@@ -37,6 +37,8 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 //          privileged) they are weighted w(reference_guided, lambda) and
 //          w(rollout_guided, 1 - lambda). The reference-guided direction holds
 //          entangled_rollout, inference_reference and privileged_rollout.
+//          dapd.cross_weights reads the Cross views of all four terms that have
+//          them, if it is given.
 //   opsd, opsd_v1       none_rollout <- cross_rollout
 //   privileged_anchor   self_rollout <- cross_rollout
 //   sdft                none_rollout <- demonstration_rollout

@@ -9,13 +9,8 @@ namespace dapd {
 namespace {
 
 // The names of the fields, by PromptField.
-constexpr std::array<const char*, kNumPromptFields> kFields = {"problem",
-                                                               "reference",
-                                                               "prompt",
-                                                               "solution",
-                                                               "feedback",
-                                                               "answer",
-                                                               "context"};
+constexpr std::array<const char*, kNumPromptFields> kFields = {
+    "problem", "reference", "prompt", "solution", "feedback", "answer"};
 
 std::optional<PromptField> ParseField(absl::string_view name) {
   const auto found = std::ranges::find(kFields, name);
@@ -86,10 +81,8 @@ size_t PromptTemplate::Count(PromptField field) const {
 }
 
 size_t PromptTemplate::CountColumns() const {
-  return Count(PromptField::kContext) +
-         static_cast<size_t>(std::ranges::count_if(
-             pieces_,
-             [](const Piece& piece) { return !piece.column.empty(); }));
+  return static_cast<size_t>(std::ranges::count_if(
+      pieces_, [](const Piece& piece) { return !piece.column.empty(); }));
 }
 
 std::set<std::string> PromptTemplate::Columns() const {

@@ -7,11 +7,11 @@
 //   {solution}   the filled `prompts.sibling_solution`, if there is a sibling
 //   {feedback}   what was said about an answer
 //   {answer}     the result that an answer states in its box
-//   {context}    the privileged text of the row (data.context_column)
 //
 // Any other word in braces is a field, too: it stands for the row's column of
 // that name, as {hint} and {tests} do. A row without that column is refused, so
-// that a misspelt field is found.
+// that a misspelt field is found. {context} stands for the column that
+// data.context_column names.
 //
 // Braces around anything but one word are text: \boxed{}, \frac{1}{2},
 // {"answer": 3}. A word is two or more letters, digits and underscores that
@@ -39,10 +39,9 @@ enum class PromptField {
   kPrompt,
   kSolution,
   kFeedback,
-  kAnswer,
-  kContext
+  kAnswer
 };
-inline constexpr size_t kNumPromptFields = 7;
+inline constexpr size_t kNumPromptFields = 6;
 
 // Returns "problem", ...
 const char* PromptFieldName(PromptField field);
@@ -58,7 +57,7 @@ class PromptTemplate {
 
   // Returns the number of times that a field occurs.
   size_t Count(PromptField field) const;
-  // Returns the number of times that columns occur, {context} included.
+  // Returns the number of times that columns occur.
   size_t CountColumns() const;
   // Returns the names of the other fields, which stand for columns.
   std::set<std::string> Columns() const;

@@ -15,6 +15,8 @@ struct PromptRule {
   std::vector<PromptField> required;
   std::vector<PromptField> allowed;
   const char* why;  // for messages
+  // Whether it may show {context}, also in place of {reference}.
+  bool may_show_context = false;
 };
 
 const std::vector<PromptRule>& Rules() {
@@ -33,13 +35,15 @@ const std::vector<PromptRule>& Rules() {
       {"prompts.privileged",
        &PromptsSection::privileged,
        {kReference},
-       {kProblem, kPrompt, kContext},
-       "it is the prompt that shows an answer, or the row's {context}"},
+       {kProblem, kPrompt},
+       "it is the prompt that shows an answer, or the row's {context}",
+       /*may_show_context=*/true},
       {"prompts.demonstration",
        &PromptsSection::demonstration,
        {kReference},
-       {kProblem, kPrompt, kContext},
-       "it is the prompt that shows an answer, or the row's {context}"},
+       {kProblem, kPrompt},
+       "it is the prompt that shows an answer, or the row's {context}",
+       /*may_show_context=*/true},
       {"prompts.probe",
        &PromptsSection::probe,
        {kReference},
@@ -85,30 +89,30 @@ bool IsAllowed(PromptField field, const PromptRule& rule) {
          0;
 }
 
-std::string Braced(PromptField field) {
-  return absl::StrCat("{", PromptFieldName(field), "}");
-}
-
 }  // namespace
 
 std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
   std::vector<std::string> problems;
   for (const PromptRule& rule : Rules()) {
     const PromptTemplate prompt(section.*rule.text);
+    const bool shows_context = prompt.Columns().contains(kContextField);
     for (const PromptField field : rule.required) {
       const bool is_replaced = field == PromptField::kReference &&
-                               IsAllowed(PromptField::kContext, rule) &&
-                               prompt.Count(PromptField::kContext) > 0;
+                               rule.may_show_context && shows_context;
       if (prompt.Count(field) > 0 || is_replaced) continue;
       problems.push_back(absl::StrCat(
-          rule.key, ": ", Braced(field), " is missing; ", rule.why));
+          rule.key, ": {", PromptFieldName(field), "} is missing; ", rule.why));
     }
+    const auto refuse = [&](absl::string_view field) {
+      problems.push_back(absl::StrCat(
+          rule.key, ": {", field, "} is not allowed here; ", rule.why));
+    };
     for (size_t i = 0; i < kNumPromptFields; ++i) {
       const auto field = static_cast<PromptField>(i);
       if (prompt.Count(field) == 0 || IsAllowed(field, rule)) continue;
-      problems.push_back(absl::StrCat(
-          rule.key, ": ", Braced(field), " is not allowed here; ", rule.why));
+      refuse(PromptFieldName(field));
     }
+    if (shows_context && !rule.may_show_context) refuse(kContextField);
   }
   return problems;
 }
@@ -183,17 +187,8 @@ std::string Prompts::Fill(const PromptTemplate& prompt,
                           absl::string_view problem,
                           absl::string_view shown,
                           const PromptColumns& columns) const {
-  const auto context = columns.find(kContextField);
   const std::string of_problem = None(problem, columns);
-  return prompt.Fill(
-      {problem,
-       shown,
-       of_problem,
-       "",
-       "",
-       "",
-       context == columns.end() ? "" : absl::string_view(context->second)},
-      columns);
+  return prompt.Fill({problem, shown, of_problem}, columns);
 }
 
 std::vector<const PromptTemplate*> Prompts::All() const {
@@ -212,10 +207,7 @@ std::vector<const PromptTemplate*> Prompts::All() const {
 
 std::set<std::string> Prompts::Columns() const {
   std::set<std::string> all;
-  for (const PromptTemplate* prompt : All()) {
-    all.merge(prompt->Columns());
-    if (prompt->Count(PromptField::kContext) > 0) all.insert(kContextField);
-  }
+  for (const PromptTemplate* prompt : All()) all.merge(prompt->Columns());
   return all;
 }
 

@@ -17,6 +17,8 @@ namespace dapd {
 // field, or a field that this message must not show.
 std::vector<std::string> FindPromptProblems(const PromptsSection& section);
 
+// The field of the row's privileged text, which may stand in place of
+// {reference}: a column that data.context_column renames.
 inline constexpr char kContextField[] = "context";
 
 class Prompts {
@@ -27,8 +29,8 @@ class Prompts {
   // (LoadConfig has checked them).
   explicit Prompts(const PromptsSection& section);
 
-  // Fields that stand for columns of the row get their texts from `columns`;
-  // {context} gets the text of the column kContextField there.
+  // Fields that stand for columns of the row get their texts from `columns`, by
+  // the name of the field.
 
   // Returns the system message of prompts.system; nothing if the key is empty.
   std::optional<std::string> System(
@@ -66,7 +68,6 @@ class Prompts {
 
   // Returns the fields that stand for columns, of all messages, and of the
   // messages that ask a held-out problem (prompts.none and prompts.system).
-  // {context} is among them as kContextField.
   std::set<std::string> Columns() const;
   std::set<std::string> QuestionColumns() const;
 
@@ -86,6 +87,7 @@ class Prompts {
 
  private:
   std::vector<const PromptTemplate*> All() const;
+  // Returns a message that shows a problem with an answer.
   std::string Fill(const PromptTemplate& prompt,
                    absl::string_view problem,
                    absl::string_view shown,

@@ -117,6 +117,14 @@ void CheckUses(const Config& config, std::vector<std::string>& problems) {
     if (problem.empty()) continue;
     problems.push_back(absl::StrCat("objective.teacher_weights: ", problem));
   }
+  if (const std::string& cross = config.objective.dapd.cross_weights;
+      !cross.empty()) {
+    const std::string problem = ProblemWithWeights(cross, config);
+    if (!problem.empty()) {
+      problems.push_back(
+          absl::StrCat("objective.dapd.cross_weights: ", problem));
+    }
+  }
   for (const Term& term : config.objective.terms) {
     std::set<std::string> seen;
     for (const TeacherPass& pass : PassesOf(term.target)) {

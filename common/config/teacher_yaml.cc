@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "common/base/user_path.h"
 #include "common/config/value_reader.h"
@@ -77,26 +76,21 @@ std::string ReadTeacher(const YAML::Node& node,
 }
 
 std::string FormatTeacher(const TeacherModel& teacher) {
-  return absl::StrCat(
-      "{name: ",
-      Quote(teacher.name),
-      ", path: ",
-      Quote(teacher.path),
-      ", adapter: ",
-      Quote(teacher.adapter),
-      ", addresses: [",
-      absl::StrJoin(teacher.addresses,
-                    ", ",
-                    [](std::string* out, const std::string& address) {
-                      absl::StrAppend(out, Quote(address));
-                    }),
-      "], listen: ",
-      Quote(teacher.listen),
-      ", metrics_listen: ",
-      Quote(teacher.metrics_listen),
-      ", workers: ",
-      teacher.workers,
-      "}");
+  return absl::StrCat("{name: ",
+                      Quote(teacher.name),
+                      ", path: ",
+                      Quote(teacher.path),
+                      ", adapter: ",
+                      Quote(teacher.adapter),
+                      ", addresses: ",
+                      FormatList(teacher.addresses, Quote),
+                      ", listen: ",
+                      Quote(teacher.listen),
+                      ", metrics_listen: ",
+                      Quote(teacher.metrics_listen),
+                      ", workers: ",
+                      teacher.workers,
+                      "}");
 }
 
 }  // namespace dapd

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/safe_name.h"
 #include "common/config/config_keys.h"
 #include "common/config/copy_place.h"
@@ -320,6 +321,28 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
 
 }  // namespace
 
+absl::Status CheckKvPrecision(KvPrecision kv, Precision model) {
+  if (kv == KvPrecision::kModel || model == Precision::kBfloat16) {
+    return absl::OkStatus();
+  }
+  return ConfigError(absl::StrCat("keys and values in ",
+                                  NameOf(kv),
+                                  " need a model in bfloat16, and it is in ",
+                                  NameOf(model)));
+}
+
+absl::Status CheckTrains(const Config& config) {
+  if (config.rollout.kv_precision == KvPrecision::kModel) {
+    return absl::OkStatus();
+  }
+  return ConfigError(absl::StrCat(
+      "rollout.kv_precision is ",
+      NameOf(config.rollout.kv_precision),
+      ": the answers of a run that trains would come from another policy than "
+      "the trained one; leave rollout.kv_precision at model, and give `dapd "
+      "eval`, `dapd generate` or `dapd serve` --kv-precision"));
+}
+
 int64_t NumGpusAsked(const RunConfig& run) {
   int64_t count = 0;
   const bool is_number = absl::SimpleAtoi(run.gpus, &count);
@@ -414,11 +437,23 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);
+  Require(config.trainer.logits_precision == Precision::kFloat32 ||
+              config.model.precision == Precision::kBfloat16,
+          "trainer.logits_precision is bfloat16, but the logits of a float32 "
+          "model stay float32: leave the key out, or set model.precision to "
+          "bfloat16",
+          problems);
   for (std::string& problem : FindCopyProblems(config)) {
     problems.push_back(std::move(problem));
   }
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
+  if (const absl::Status status =
+          CheckKvPrecision(config.rollout.kv_precision, config.model.precision);
+      !status.ok()) {
+    problems.push_back(
+        absl::StrCat("rollout.kv_precision: ", status.message()));
+  }
   CheckTerms(config, problems);
   for (std::string& problem : FindTeacherProblems(config)) {
     problems.push_back(std::move(problem));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 #include "common/config/config.h"
@@ -29,6 +30,13 @@ std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 // run.gpus is kAllGpus or a number up to kMostGpus.
 inline constexpr char kAllGpus[] = "auto";
 inline constexpr int64_t kMostGpus = 256;
+
+// Returns an error if keys and values cannot be in `kv` in a model of `model`.
+absl::Status CheckKvPrecision(KvPrecision kv, Precision model);
+
+// Returns an error if a run may not train with these settings, which are for
+// workers that only answer.
+absl::Status CheckTrains(const Config& config);
 
 // Returns the number in run.gpus; 0 if it is kAllGpus or not a number.
 int64_t NumGpusAsked(const RunConfig& run);

@@ -132,25 +132,10 @@ bool CertainlyFits(const LimitedPrompt& prompt,
 
 }  // namespace
 
-absl::StatusOr<int64_t> MostMaterialTokens(const ViewBuilder& builder,
-                                           const Problem& problem) {
-  if (problem.material == nullptr) return 0;
-  auto conversation = builder.MostConversationTokens(problem.source());
-  if (!conversation.ok()) {
-    return DataError(absl::StrCat(
-        problem.where, ": ", std::string(conversation.status().message())));
-  }
-  int64_t longest = 0;
-  for (const auto& [name, text] : problem.material->columns) {
-    longest = std::max(longest, MostTokens(text));
-  }
-  return *conversation +
-         static_cast<int64_t>(builder.prompts().most_columns()) * longest;
-}
-
 absl::Status CheckCutPrompts(const Config& config,
                              const TextPipeline& text,
-                             const Dataset& data) {
+                             const Dataset& data,
+                             MaterialMeter& materials) {
   std::vector<LimitedPrompt> prompts = PromptsWithLimits(config);
   if (prompts.empty()) return absl::OkStatus();
   const ViewBuilder uncut = UncutBuilder(config, text);
@@ -161,8 +146,7 @@ absl::Status CheckCutPrompts(const Config& config,
   int64_t done = 0;
   for (const Problem& problem : data.problems) {
     progress.Update(++done);
-    ASSIGN_OR_RETURN(const int64_t material,
-                     MostMaterialTokens(uncut, problem));
+    ASSIGN_OR_RETURN(const int64_t material, materials.MostTokens(problem));
     if (std::all_of(prompts.begin(), prompts.end(), [&](const auto& prompt) {
           return CertainlyFits(prompt, templates, problem, material);
         })) {

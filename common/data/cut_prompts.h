@@ -4,29 +4,23 @@
 // left loses the beginning of the problem (prompts.truncation_side).
 #pragma once
 
-#include <cstdint>
-
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 #include "common/config/config.h"
 #include "common/data/dataset.h"
+#include "common/data/material_meter.h"
 #include "common/data/text_pipeline.h"
-#include "common/data/view_builder.h"
 
 namespace dapd {
 
 // Checks the prompts that are known before an answer is sampled: the sampler's
 // prompt and the prompts that show a given reference. Returns an error (exit
 // code kConfig) if a prompt would be cut whatever the problem is. Logs a
-// warning that counts the rows of `data` with a cut prompt.
+// warning that counts the rows of `data` with a cut prompt. `materials` renders
+// as text.views does.
 absl::Status CheckCutPrompts(const Config& config,
                              const TextPipeline& text,
-                             const Dataset& data);
-
-// Returns an upper bound on the tokens that a row's material adds to any view;
-// 0 for a row without material.
-absl::StatusOr<int64_t> MostMaterialTokens(const ViewBuilder& builder,
-                                           const Problem& problem);
+                             const Dataset& data,
+                             MaterialMeter& materials);
 
 }  // namespace dapd

@@ -320,6 +320,11 @@ void ReportUnread(const std::string& path,
 
 }  // namespace
 
+absl::Status RowError(const Problem& problem, const absl::Status& status) {
+  return DataError(
+      absl::StrCat(problem.where, ": ", std::string(status.message())));
+}
+
 absl::Status RequireDataPath(const DataSection& section) {
   return section.path.empty() ? ConfigError("data.path is missing")
                               : absl::OkStatus();

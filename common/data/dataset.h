@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
@@ -38,6 +39,9 @@ struct Problem {
 
   PromptSource source() const { return {problem, material.get()}; }
 };
+
+// Returns the error `status` with the row that it is about; exit code kData.
+absl::Status RowError(const Problem& problem, const absl::Status& status);
 
 struct DatasetOptions {
   // Names of the columns; the data need not have `id_column`.

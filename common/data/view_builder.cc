@@ -121,6 +121,7 @@ absl::StatusOr<int64_t> ViewBuilder::MostConversationTokens(
   const MessageRenderer renderer = RendererOf(source);
   int64_t most = 0;
   for (const bool thinking : {false, true}) {
+    if (thinking && !chat_template_.supports_thinking()) continue;
     ASSIGN_OR_RETURN(const std::string prompt,
                      renderer.PromptText("", thinking));
     most = std::max(most, MostTokens(prompt));

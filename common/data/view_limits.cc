@@ -23,6 +23,7 @@
 #include "common/data/cut_prompts.h"
 #include "common/data/dataset.h"
 #include "common/data/held_out_prompt.h"
+#include "common/data/material_meter.h"
 #include "common/data/self_teacher.h"
 #include "common/data/template_support.h"
 #include "common/terms/term.h"
@@ -130,9 +131,9 @@ class ViewMeter {
 
   // Returns an upper bound of Longest at next to no cost: every token has at
   // least one byte.
-  absl::StatusOr<int64_t> AtMost(const Problem& problem) const {
-    ASSIGN_OR_RETURN(const int64_t material,
-                     MostMaterialTokens(builder_, problem));
+  absl::StatusOr<int64_t> AtMost(const Problem& problem,
+                                 MaterialMeter& materials) const {
+    ASSIGN_OR_RETURN(const int64_t material, materials.MostTokens(problem));
     const int64_t reference =
         HasGivenReference() ? MostTokens(problem.solution) : 0;
     return frame_bytes_ + material + problems_ * MostTokens(problem.problem) +
@@ -225,8 +226,7 @@ class ViewMeter {
     absl::StatusOr<Views> views =
         BuildShort(problem.problem, problem.solution, problem.material);
     if (views.ok()) return views;
-    return DataError(absl::StrCat(
-        problem.where, ": ", std::string(views.status().message())));
+    return RowError(problem, views.status());
   }
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
@@ -367,6 +367,7 @@ absl::Status ApplyVocabulary(const Config& config,
 absl::Status ApplyTemplate(const std::string& path,
                            const TextPipeline& text,
                            OnBadRow on_bad_row,
+                           MaterialMeter& materials,
                            Dataset* data) {
   const absl::Status shows_system = CheckShowsSystem(*text.chat_template);
   const absl::Status shows_tools = CheckShowsTools(*text.chat_template);
@@ -377,7 +378,7 @@ absl::Status ApplyTemplate(const std::string& path,
       if (problem.material->system.has_value()) status.Update(shows_system);
       if (!problem.material->tools.empty()) status.Update(shows_tools);
       if (status.ok()) {
-        status = text.views->MostConversationTokens(problem.source()).status();
+        status = materials.ConversationTokens(problem).status();
       }
     }
     rows.Add(status.ok(),
@@ -402,8 +403,9 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
-  RETURN_IF_ERROR(
-      ApplyTemplate(config.data.path, text, config.data.on_bad_row, data));
+  MaterialMeter materials(*text.views);
+  RETURN_IF_ERROR(ApplyTemplate(
+      config.data.path, text, config.data.on_bad_row, materials, data));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.data.path,
@@ -417,7 +419,7 @@ absl::Status ApplyViewLimits(const Config& config,
   for (int64_t i = 0; i < total; ++i) {
     const Problem& problem = data->problems[static_cast<size_t>(i)];
     LongView longest;
-    ASSIGN_OR_RETURN(const int64_t at_most, meter.AtMost(problem));
+    ASSIGN_OR_RETURN(const int64_t at_most, meter.AtMost(problem, materials));
     if (at_most > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
@@ -434,7 +436,7 @@ absl::Status ApplyViewLimits(const Config& config,
           MostFeedbackTold(config) > 0 ? ", or grader.max_feedback_bytes" : ""),
       config.data.on_bad_row,
       data));
-  return CheckCutPrompts(config, text, *data);
+  return CheckCutPrompts(config, text, *data, materials);
 }
 
 absl::Status ApplyHeldOutLimits(const Config& config,
@@ -446,11 +448,14 @@ absl::Status ApplyHeldOutLimits(const Config& config,
       [&](const Problem& problem) -> absl::StatusOr<std::vector<int32_t>> {
     auto prompt = HeldOutPrompt(config, *text.views, problem.source());
     if (prompt.ok()) return prompt;
-    return DataError(absl::StrCat(
-        problem.where, ": ", std::string(prompt.status().message())));
+    return RowError(problem, prompt.status());
   };
-  RETURN_IF_ERROR(ApplyTemplate(
-      config.evaluation.path, text, config.data.on_bad_row, held_out));
+  MaterialMeter materials(*text.views);
+  RETURN_IF_ERROR(ApplyTemplate(config.evaluation.path,
+                                text,
+                                config.data.on_bad_row,
+                                materials,
+                                held_out));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.evaluation.path,

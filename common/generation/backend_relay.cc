@@ -50,6 +50,31 @@ absl::StatusOr<bool> BeginOnAll(DecodeBackend& own,
   return all_found;
 }
 
+// Keeps a sequence on the host. Returns the bytes of this rank; 0 if a rank had
+// no memory for it; then no rank has the sequence.
+absl::StatusOr<int64_t> SwapOutOnAll(DecodeBackend& own,
+                                     int64_t slot,
+                                     uint64_t key,
+                                     Collective& ranks) {
+  const int64_t bytes = own.SwapOut(slot, key);
+  ASSIGN_OR_RETURN(const bool all_found, AllFound(bytes > 0, ranks));
+  if (!all_found) own.DropSwapped(key);
+  return all_found ? bytes : 0;
+}
+
+// Brings it back. Returns false if a rank had no memory for it; then it is kept
+// on every rank: the host's memory that it left has not been taken since.
+absl::StatusOr<bool> SwapInOnAll(DecodeBackend& own,
+                                 int64_t slot,
+                                 uint64_t key,
+                                 int64_t tokens,
+                                 Collective& ranks) {
+  const bool found = own.SwapIn(slot, key, tokens);
+  ASSIGN_OR_RETURN(const bool all_found, AllFound(found, ranks));
+  if (found && !all_found) own.SwapOut(slot, key);
+  return all_found;
+}
+
 class LeadingBackend final : public DecodeBackend {
  public:
   LeadingBackend(std::unique_ptr<DecodeBackend> own,
@@ -78,6 +103,9 @@ class LeadingBackend final : public DecodeBackend {
     return own_->ResumesFromTheStart();
   }
   int64_t DefaultKvBudget() const override { return own_->DefaultKvBudget(); }
+  int64_t DefaultSwapBudget() const override {
+    return own_->DefaultSwapBudget();
+  }
 
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override {
     Together([&] {
@@ -124,6 +152,33 @@ class LeadingBackend final : public DecodeBackend {
       call.mutable_stop()->set_slot(slot);
       Tell(std::move(call));
       own_->Stop(slot);
+    });
+  }
+  int64_t SwapOut(int64_t slot, uint64_t key) override {
+    return Together([&] {
+      v1::DecodeCall call;
+      call.mutable_swap_out()->set_slot(slot);
+      call.mutable_swap_out()->set_key(key);
+      Tell(std::move(call));
+      return ValueOrThrow(SwapOutOnAll(*own_, slot, key, collective_));
+    });
+  }
+  bool SwapIn(int64_t slot, uint64_t key, int64_t tokens) override {
+    return Together([&] {
+      v1::DecodeCall call;
+      call.mutable_swap_in()->set_slot(slot);
+      call.mutable_swap_in()->set_key(key);
+      call.mutable_swap_in()->set_tokens(tokens);
+      Tell(std::move(call));
+      return ValueOrThrow(SwapInOnAll(*own_, slot, key, tokens, collective_));
+    });
+  }
+  void DropSwapped(uint64_t key) override {
+    Together([&] {
+      v1::DecodeCall call;
+      call.mutable_drop_swapped()->set_key(key);
+      Tell(std::move(call));
+      own_->DropSwapped(key);
     });
   }
   std::vector<DecodedToken> Step() override {
@@ -238,6 +293,22 @@ class Follower {
             .status();
       case v1::DecodeCall::kStop:
         own_.Stop(call.stop().slot());
+        return absl::OkStatus();
+      case v1::DecodeCall::kSwapOut:
+        return SwapOutOnAll(own_,
+                            call.swap_out().slot(),
+                            call.swap_out().key(),
+                            collective_)
+            .status();
+      case v1::DecodeCall::kSwapIn:
+        return SwapInOnAll(own_,
+                           call.swap_in().slot(),
+                           call.swap_in().key(),
+                           call.swap_in().tokens(),
+                           collective_)
+            .status();
+      case v1::DecodeCall::kDropSwapped:
+        own_.DropSwapped(call.drop_swapped().key());
         return absl::OkStatus();
       case v1::DecodeCall::kStep:
         sampled_ = SampledOf(own_.Step());

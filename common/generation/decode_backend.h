@@ -10,11 +10,13 @@
 //                          running sequences their next tokens
 //   Stop(slot)             gives the memory back; work under way is dropped
 //   Resume(slot, ...)      is Start for a sequence that was stopped half way
+//   SwapOut(slot, key)     is Stop, but what was computed is kept on the host,
+//   SwapIn(slot, key, ..)  from where the sequence continues
 //
 // Every backend has this invariant: the tokens and log-probabilities of a
 // sequence are a function of the weights, the adapter and its request only, bit
 // for bit. They do not depend on the slot, the neighbours, the time of joining,
-// the number of threads, or on being stopped and resumed.
+// the number of threads, or on being stopped and resumed or swapped.
 //
 // Errors of the computation (no memory for anything but a sequence, logits that
 // are not finite) are c10::Error. Not thread-safe: owned by the compute thread.
@@ -65,8 +67,13 @@ class DecodeBackend {
   // sets no limit.
   virtual int64_t DefaultKvBudget() const = 0;
 
+  // Returns the bytes that kept sequences may take on the host if the
+  // configuration sets no limit; 0: this backend keeps none.
+  virtual int64_t DefaultSwapBudget() const { return 0; }
+
   // Sets the adapter to compute with from now on, null for the base. Must be
-  // called only while no slot is taken.
+  // called only while no slot is taken and no sequence is kept, because the
+  // keys and values of a sequence are valid under one adapter only.
   virtual void SetAdapter(std::shared_ptr<const Adapter> adapter) = 0;
 
   // Takes a free slot, with room for what the first Step computes. Returns
@@ -92,6 +99,25 @@ class DecodeBackend {
   virtual bool Reserve(int64_t slot, int64_t tokens) = 0;
   // Frees a slot; a free slot stays free.
   virtual void Stop(int64_t slot) = 0;
+
+  // Frees a slot and keeps its sequence in memory of the host under `key`,
+  // which no kept sequence has: keys and values, the state of sampling, and
+  // tokens that no Step has returned yet. Returns the bytes that are kept; 0 if
+  // nothing is, because this backend keeps none, the prompt is not computed
+  // yet, or the host has no memory.
+  virtual int64_t SwapOut(int64_t slot, uint64_t /*key*/) {
+    Stop(slot);
+    return 0;
+  }
+  // Takes a free slot for a kept sequence, with room for its first `tokens`
+  // positions, of which there are as many as Reserve would be asked for. Step
+  // continues after the tokens that it returned before SwapOut. Returns false,
+  // and keeps the sequence, if the device has no memory.
+  virtual bool SwapIn(int64_t /*slot*/, uint64_t /*key*/, int64_t /*tokens*/) {
+    return false;
+  }
+  // Forgets a kept sequence; a key without a sequence is ignored.
+  virtual void DropSwapped(uint64_t /*key*/) {}
 
   // Computes for a while: at least one token of every running sequence whose
   // prompt is done, and a part of the other prompts. Returns the new tokens;

@@ -22,6 +22,13 @@ std::optional<FinishReason> FinishReasonOf(absl::string_view name) {
   return std::nullopt;
 }
 
+MemoryCost& MemoryCost::operator+=(const MemoryCost& other) {
+  recomputed_tokens += other.recomputed_tokens;
+  swaps += other.swaps;
+  swapped_bytes += other.swapped_bytes;
+  return *this;
+}
+
 std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
                                          FinishReason reason) {
   if (reason != FinishReason::kEos || ids.empty()) return ids;

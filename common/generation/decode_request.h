@@ -44,12 +44,22 @@ std::optional<FinishReason> FinishReasonOf(absl::string_view name);
 std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
                                          FinishReason reason);
 
+// What an answer cost because the memory for keys and values was short.
+struct MemoryCost {
+  int64_t recomputed_tokens = 0;  // tokens that were computed once more
+  int64_t swaps = 0;              // moves of its keys and values to the host
+  int64_t swapped_bytes = 0;      // bytes of these moves
+
+  MemoryCost& operator+=(const MemoryCost& other);
+};
+
 // One new token of one request, or how it failed.
 struct SampledToken {
   uint64_t id = 0;  // of the request, chosen by its submitter
   int32_t token = 0;
   float logprob = 0.0F;  // at temperature 1, unfiltered
   FinishReason finish_reason = FinishReason::kNone;
+  MemoryCost cost;  // of the whole answer, with its last token
   // If it is not OK, the request has ended with it, and there is no token.
   absl::Status error;
 };
@@ -59,6 +69,7 @@ struct SampledAnswer {
   std::vector<int32_t> ids;     // its end token included
   std::vector<float> logprobs;  // SampledToken::logprob of each
   FinishReason finish_reason = FinishReason::kEos;
+  MemoryCost cost;
 };
 
 }  // namespace dapd

@@ -1,5 +1,7 @@
 #include "common/generation/decode_request_message.h"
 
+#include <algorithm>
+
 namespace dapd {
 
 void WriteSampling(const SamplingParams& sampling,
@@ -29,6 +31,21 @@ SamplingKey ReadKey(const v1::SamplingKey& message) {
           .step = message.step(),
           .example = message.example(),
           .sample = message.sample()};
+}
+
+void WriteCost(const MemoryCost& cost, v1::MemoryCost* message) {
+  message->set_recomputed_tokens(static_cast<uint64_t>(cost.recomputed_tokens));
+  message->set_swaps(static_cast<uint64_t>(cost.swaps));
+  message->set_swapped_bytes(static_cast<uint64_t>(cost.swapped_bytes));
+}
+
+MemoryCost ReadCost(const v1::MemoryCost& message) {
+  const auto bounded = [](uint64_t number) {
+    return static_cast<int64_t>(std::min(number, uint64_t{1} << 50));
+  };
+  return {.recomputed_tokens = bounded(message.recomputed_tokens()),
+          .swaps = bounded(message.swaps()),
+          .swapped_bytes = bounded(message.swapped_bytes())};
 }
 
 }  // namespace dapd

@@ -1,6 +1,7 @@
 #include "common/generation/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -37,7 +38,9 @@ GenerationEngine::GenerationEngine(std::unique_ptr<DecodeBackend> backend,
     : backend_(std::move(backend)),
       options_(options),
       budget_(options.kv_memory_bytes > 0 ? options.kv_memory_bytes
-                                          : backend_->DefaultKvBudget()) {
+                                          : backend_->DefaultKvBudget()),
+      host_budget_(
+          options.swap_memory_bytes.value_or(backend_->DefaultSwapBudget())) {
   slots_.resize(static_cast<size_t>(backend_->num_slots()));
 }
 
@@ -91,8 +94,8 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
                      (bytes >> 20) + 1,
                      " MiB of KV memory, but there is only ",
                      budget_.limit_bytes() >> 20,
-                     " MiB; raise rollout.kv_memory_mib or lower "
-                     "rollout.max_new_tokens"));
+                     " MiB; raise rollout.kv_memory_mib (--kv-memory-mib) or "
+                     "lower rollout.max_new_tokens (--max-new-tokens)"));
   }
   if (num_free() == 0) {
     return absl::ResourceExhaustedError(
@@ -150,9 +153,35 @@ bool GenerationEngine::Grow(uint64_t number, Sequence& sequence) {
 }
 
 void GenerationEngine::PutBack(Sequences::iterator running) {
+  if (!SwapOut(running->first, running->second)) return Restart(running);
+  waiting_.insert(running_.extract(running));
+}
+
+void GenerationEngine::Restart(Sequences::iterator running) {
   Free(running);
   waiting_.insert(running_.extract(running));
   ++num_restarts_;
+}
+
+bool GenerationEngine::SwapOut(uint64_t number, Sequence& sequence) {
+  if (!host_budget_.HasRoomFor(sequence.kv_bytes)) return false;
+  const int64_t bytes = backend_->SwapOut(sequence.slot, number);
+  if (bytes == 0) return false;
+  host_budget_.Raise(number, bytes);
+  sequence.is_swapped = true;
+  const MemoryCost move = {.swaps = 1, .swapped_bytes = bytes};
+  sequence.cost += move;
+  cost_ += move;
+  Leave(number, sequence);
+  return true;
+}
+
+void GenerationEngine::Drop(Sequences::iterator waiting) {
+  if (waiting->second.is_swapped) {
+    backend_->DropSwapped(waiting->first);
+    host_budget_.Release(waiting->first);
+  }
+  waiting_.erase(waiting);
 }
 
 void GenerationEngine::Refuse(Sequences::iterator running,
@@ -170,14 +199,14 @@ void GenerationEngine::StartWaiting(std::vector<SampledToken>* events) {
     const auto next = waiting_.begin();
     const auto slot = std::find(slots_.begin(), slots_.end(), std::nullopt);
     if (slot == slots_.end() || !FitsBesideRunning(next->second)) return;
-    if (!StartIn(slot - slots_.begin(), next->second)) {
+    if (!StartIn(slot - slots_.begin(), next->first, next->second)) {
       if (running_.empty()) {
         const Sequence& sequence = next->second;
         events->push_back(
             NoMemory(sequence.id,
                      static_cast<int64_t>(sequence.request.prompt_ids.size()),
                      static_cast<int64_t>(sequence.answer.size())));
-        waiting_.erase(next);
+        Drop(next);
         continue;
       }
       memory_is_out_ = true;
@@ -190,21 +219,78 @@ void GenerationEngine::StartWaiting(std::vector<SampledToken>* events) {
   }
 }
 
-bool GenerationEngine::FitsBesideRunning(const Sequence& next) const {
+bool GenerationEngine::FitsBesideRunning(const Sequence& next) {
   if (running_.empty()) return true;
   if (memory_is_out_ || running_.size() >= most_running_) return false;
-  const auto soon = [this](const Sequence& sequence) {
-    const auto tokens = static_cast<int64_t>(sequence.answer.size());
-    return KvBytesAt(sequence, tokens + kHeadroomTokens);
-  };
-  int64_t more = soon(next);
+  std::vector<const Sequence*> sequences = {&next};
   for (const auto& [number, sequence] : running_) {
-    more += std::max<int64_t>(0, soon(sequence) - budget_.held_by(number));
+    sequences.push_back(&sequence);
   }
-  return budget_.HasRoomFor(more);
+  memory_is_out_ =
+      ExpectedPeak(sequences) > static_cast<double>(budget_.limit_bytes());
+  return !memory_is_out_;
 }
 
-bool GenerationEngine::StartIn(int64_t slot, Sequence& sequence) {
+std::vector<int64_t> GenerationEngine::OpenLengths() const {
+  std::vector<int64_t> lengths;
+  for (const Sequences* sequences : {&running_, &waiting_}) {
+    for (const auto& [number, sequence] : *sequences) {
+      lengths.push_back(static_cast<int64_t>(sequence.answer.size()));
+    }
+  }
+  return lengths;
+}
+
+double GenerationEngine::ExpectedPeak(
+    std::span<const Sequence* const> sequences) const {
+  const auto length = [](const Sequence& sequence) {
+    return static_cast<int64_t>(sequence.answer.size());
+  };
+  double peak = 0;
+  int64_t longest = 0;  // steps that a sequence may still take
+  for (const Sequence* each : sequences) {
+    peak +=
+        static_cast<double>(KvBytesAt(*each, length(*each) + kHeadroomTokens));
+    longest = std::max(longest,
+                       each->request.sampling.max_new_tokens - length(*each));
+  }
+  if (!forecast_.is_known()) return peak;
+  const LengthForecast::Curve curve = forecast_.Estimate(OpenLengths());
+  for (int64_t steps = kHeadroomTokens; steps < longest; steps += steps / 4) {
+    double mean = 0;
+    double variance = 0;
+    for (const Sequence* each : sequences) {
+      const int64_t tokens = length(*each) + steps;
+      if (tokens >= each->request.sampling.max_new_tokens) continue;
+      const double runs =
+          curve.ShareAbove(tokens) / curve.ShareAbove(length(*each));
+      const auto bytes = static_cast<double>(KvBytesAt(*each, tokens));
+      mean += runs * bytes;
+      variance += runs * (1 - runs) * bytes * bytes;
+    }
+    peak = std::max(peak, mean + std::sqrt(variance));
+  }
+  return peak;
+}
+
+bool GenerationEngine::SwapIn(int64_t slot,
+                              uint64_t number,
+                              Sequence& sequence) {
+  if (!backend_->SwapIn(
+          slot, number, PositionsAt(sequence, sequence.num_given))) {
+    return false;
+  }
+  host_budget_.Release(number);
+  sequence.is_swapped = false;
+  sequence.slot = slot;
+  sequence.kv_bytes = KvBytesAt(sequence, sequence.num_given);
+  return true;
+}
+
+bool GenerationEngine::StartIn(int64_t slot,
+                               uint64_t number,
+                               Sequence& sequence) {
+  if (sequence.is_swapped) return SwapIn(slot, number, sequence);
   const auto tokens = static_cast<int64_t>(sequence.answer.size());
   const bool is_new = tokens == 0;
   const bool found =
@@ -213,15 +299,21 @@ bool GenerationEngine::StartIn(int64_t slot, Sequence& sequence) {
   if (!found) return false;
   sequence.slot = slot;
   sequence.num_given = backend_->ResumesFromTheStart() ? 0 : tokens;
+  // A backend that does not resume from the start prefills the answer.
+  sequence.cost.recomputed_tokens += sequence.num_given;
+  cost_.recomputed_tokens += sequence.num_given;
   sequence.kv_bytes = KvBytesAt(sequence, sequence.num_given);
   return true;
 }
 
+void GenerationEngine::Leave(uint64_t number, const Sequence& sequence) {
+  slots_[static_cast<size_t>(sequence.slot)].reset();
+  budget_.Release(number);
+}
+
 void GenerationEngine::Free(Sequences::iterator running) {
-  const int64_t slot = running->second.slot;
-  backend_->Stop(slot);
-  slots_[static_cast<size_t>(slot)].reset();
-  budget_.Release(running->first);
+  backend_->Stop(running->second.slot);
+  Leave(running->first, running->second);
 }
 
 void GenerationEngine::End(Sequences::iterator running) {
@@ -235,9 +327,10 @@ void GenerationEngine::Cancel(uint64_t id) {
   const auto has_id = [id](const Sequences::value_type& sequence) {
     return sequence.second.id == id;
   };
-  std::erase_if(waiting_, has_id);
-  const auto found = std::find_if(running_.begin(), running_.end(), has_id);
-  if (found != running_.end()) End(found);
+  const auto waits = std::ranges::find_if(waiting_, has_id);
+  if (waits != waiting_.end()) Drop(waits);
+  const auto runs = std::ranges::find_if(running_, has_id);
+  if (runs != running_.end()) End(runs);
 }
 
 std::optional<SampledToken> GenerationEngine::Receive(
@@ -257,6 +350,8 @@ std::optional<SampledToken> GenerationEngine::Receive(
         index,
         ": this device does not reproduce its results bit for bit; raise "
         "rollout.kv_memory_mib or lower rollout.slots");
+    ++sequence.cost.recomputed_tokens;
+    ++cost_.recomputed_tokens;
     return std::nullopt;
   }
   sequence.answer.push_back(token.token);
@@ -269,7 +364,10 @@ std::optional<SampledToken> GenerationEngine::Receive(
              sequence.request.sampling.max_new_tokens) {
     event.finish_reason = FinishReason::kLength;
   }
-  if (event.finish_reason != FinishReason::kNone) End(found);
+  if (event.finish_reason == FinishReason::kNone) return event;
+  forecast_.Add(static_cast<int64_t>(sequence.answer.size()));
+  event.cost = sequence.cost;
+  End(found);
   return event;
 }
 
@@ -293,7 +391,7 @@ std::vector<DecodedToken> GenerationEngine::Compute(
                           most_running_,
                           " at a time. Lower rollout.slots or "
                           "rollout.kv_memory_mib"));
-  while (!running_.empty()) PutBack(std::prev(running_.end()));
+  while (!running_.empty()) Restart(std::prev(running_.end()));
   return {};
 }
 
@@ -319,7 +417,9 @@ int64_t GenerationEngine::num_free() const {
 KvUse GenerationEngine::kv_use() const {
   return {.bytes = budget_.bytes(),
           .limit_bytes = budget_.limit_bytes(),
-          .restarts = num_restarts_};
+          .restarts = num_restarts_,
+          .cost = cost_,
+          .host_bytes = host_budget_.bytes()};
 }
 
 }  // namespace dapd

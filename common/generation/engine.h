@@ -3,16 +3,22 @@
 //
 // Memory. A sequence holds KV memory for its present length and takes more as
 // it grows. Sequences start in the order of submission, when a slot is free and
-// the budget has room for the sequence and for a little growth of all running
-// sequences. If memory runs out, the youngest running sequence gives its memory
-// back and waits at the head of the queue. It is resumed when there is room:
-// its answer is the same, bit for bit (decode_backend.h), and no token is
+// the budget will probably hold the sequence and all running sequences until
+// they end: a little growth of each and, once an answer has ended, at every
+// later time the bytes that are expected then (length_forecast.h), with one
+// standard deviation more. If memory runs out all the same, the youngest
+// running sequence gives its memory back and waits at the head of the queue.
+// What it has computed is moved to the host (DecodeBackend::SwapOut) and back
+// when there is room. Its answer is the same, bit for bit, and no token is
 // returned twice. The oldest sequence never gives way, so it always ends;
-// Submit refuses a request that would not fit even alone. A backend that
-// resumes from the start computes the earlier tokens again. If a device runs
-// out of memory in the middle of a step, all running sequences start again,
-// half as many side by side until none waits; an answer that finds too little
-// memory even alone ends with an error, and the others continue.
+// Submit refuses a request that would not fit even alone.
+//
+// If the host has no memory either, or the backend keeps nothing, the sequence
+// is computed again: by a prefill of prompt and answer, or token by token by a
+// backend that resumes from the start. If a device runs out of memory in the
+// middle of a step, all running sequences start again, half as many side by
+// side until none waits; an answer that finds too little memory even alone ends
+// with an error, and the others continue.
 //
 // Not thread-safe: owned by the compute thread.
 #pragma once
@@ -23,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +37,7 @@
 #include "common/generation/decode_backend.h"
 #include "common/generation/decode_request.h"
 #include "common/generation/kv_budget.h"
+#include "common/generation/length_forecast.h"
 #include "common/model/weights/adapter.h"
 
 namespace dapd {
@@ -40,6 +48,9 @@ struct EngineOptions {
   // KV memory of all sequences together, in bytes. 0 means the backend's
   // default.
   int64_t kv_memory_bytes = 0;
+  // Memory of the host for the keys and values of sequences that gave theirs
+  // back. None: the backend's default. 0: nothing is kept.
+  std::optional<int64_t> swap_memory_bytes = {};
 };
 
 class GenerationEngine {
@@ -48,7 +59,7 @@ class GenerationEngine {
                    EngineOptions options);
 
   // Sets the adapter to sample with, null for the base. Must be called only
-  // while idle.
+  // while idle: neither running nor kept keys and values outlive an adapter.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
 
   // Accepts a request into a free place; there are as many places as slots.
@@ -88,6 +99,10 @@ class GenerationEngine {
     int64_t slot = 0;
     int64_t num_given = 0;  // answer tokens from the backend; it may lag behind
     int64_t kv_bytes = 0;   // room that it has in the backend
+    // Whether it waits and the backend keeps it on the host; num_given is then
+    // valid, too.
+    bool is_swapped = false;
+    MemoryCost cost;
   };
   // Sequences by the number of their submission, so the oldest is first.
   using Sequences = std::map<uint64_t, Sequence>;
@@ -101,16 +116,33 @@ class GenerationEngine {
   // Makes room for the sequence's next step. Returns false if there is no
   // memory.
   bool Grow(uint64_t number, Sequence& sequence);
-  // Lets a running sequence wait for memory; it keeps its answer.
+  // Lets a running sequence wait for memory; it keeps its answer. PutBack keeps
+  // on the host what it has computed, if there is room; Restart does not.
   void PutBack(Sequences::iterator running);
+  void Restart(Sequences::iterator running);
+  // Moves a running sequence to the host, and frees its slot and its memory.
+  // Returns false if it was not kept; its slot may be free then.
+  bool SwapOut(uint64_t number, Sequence& sequence);
+  // Forgets a sequence that waits.
+  void Drop(Sequences::iterator waiting);
   // Ends a running sequence for lack of memory.
   void Refuse(Sequences::iterator running, std::vector<SampledToken>* events);
   void StartWaiting(std::vector<SampledToken>* events);
   // Runs the backend's step. Returns nothing if the device ran out of memory.
   std::vector<DecodedToken> Compute(std::vector<SampledToken>* events);
-  bool FitsBesideRunning(const Sequence& next) const;
+  bool FitsBesideRunning(const Sequence& next);
+  // Returns the tokens of each answer that has not ended.
+  std::vector<int64_t> OpenLengths() const;
+  // Returns the most bytes that `sequences` are expected to hold at a time,
+  // while each takes a token in every step until it ends, with a standard
+  // deviation.
+  double ExpectedPeak(std::span<const Sequence* const> sequences) const;
   // Starts or resumes a sequence. Returns false if there is no memory.
-  bool StartIn(int64_t slot, Sequence& sequence);
+  bool StartIn(int64_t slot, uint64_t number, Sequence& sequence);
+  bool SwapIn(int64_t slot, uint64_t number, Sequence& sequence);
+  // Frees a sequence's slot and its part of the budget; the backend must have
+  // freed the slot.
+  void Leave(uint64_t number, const Sequence& sequence);
   // Frees the sequence's memory in the backend and its part of the budget.
   void Free(Sequences::iterator running);
   // Frees a sequence for good, so that others may start.
@@ -121,20 +153,25 @@ class GenerationEngine {
 
   const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;
-  KvBudget budget_;  // holders are the numbers of sequences
+  // Holders are the numbers of sequences.
+  KvBudget budget_;
+  KvBudget host_budget_;  // of kept sequences
+  LengthForecast forecast_;
   uint64_t num_submitted_ = 0;
   Sequences running_;
   Sequences waiting_;
   std::vector<std::optional<uint64_t>> slots_;  // number of the sequence, by
                                                 // slot
-  // The backend found no memory although the budget had room. Nothing more
-  // starts until a sequence has ended.
+  // The backend found no memory although the budget had room, or one sequence
+  // more was expected to be too many. Nothing more starts until a sequence has
+  // ended.
   bool memory_is_out_ = false;
   // The largest number of sequences side by side. When a step finds no memory,
   // this becomes half of the number that ran; it is lifted when none waits.
   static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
   size_t most_running_ = kNoLimit;
   int64_t num_restarts_ = 0;
+  MemoryCost cost_;
 };
 
 }  // namespace dapd

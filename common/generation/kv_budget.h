@@ -5,13 +5,18 @@
 #include <cstdint>
 #include <map>
 
+#include "common/generation/decode_request.h"
+
 namespace dapd {
 
 // The use of an engine's KV memory.
 struct KvUse {
   int64_t bytes = 0;        // held by the running answers
   int64_t limit_bytes = 0;  // the largest int64_t: no limit
-  int64_t restarts = 0;     // times that an answer gave its memory back
+  // Times that an answer gave its memory back and nothing of it was kept.
+  int64_t restarts = 0;
+  MemoryCost cost;         // of all answers so far
+  int64_t host_bytes = 0;  // of the answers that are kept on the host
 };
 
 class KvBudget {

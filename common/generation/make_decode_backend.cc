@@ -13,19 +13,25 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options) {
   if (weights->device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeCudaDecodeBackend(
-        weights, {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeCudaDecodeBackend(weights,
+                              {.slots = options.slots,
+                               .num_tokens = options.num_tokens,
+                               .bulk_products = options.bulk_products,
+                               .kv_float8 = options.kv_float8});
     if (graphs != nullptr) return graphs;
   }
-  if (weights->device().is_cpu() &&
+  if (weights->device().is_cpu() && !options.kv_float8 &&
       WarnUnlessSupported("decoding", Executor::kCpuDecoder, weights->config)) {
     return std::make_unique<CpuDecodeBackend>(
         PackModel(*weights),
         CpuDecodeBackendOptions{.slots = options.slots,
                                 .num_tokens = options.num_tokens});
   }
-  return std::make_unique<AtenBackend>(
-      DecoderModel(std::move(weights)), options.slots, options.num_tokens);
+  return std::make_unique<AtenBackend>(DecoderModel(std::move(weights)),
+                                       options.slots,
+                                       options.num_tokens,
+                                       options.kv_float8);
 }
 
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
@@ -34,16 +40,20 @@ std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     Collective& collective,
     const DecodeBackendOptions& options) {
   if (share->shard.device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
-        share,
-        devices,
-        collective,
-        {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeSharedCudaDecodeBackend(share,
+                                    devices,
+                                    collective,
+                                    {.slots = options.slots,
+                                     .num_tokens = options.num_tokens,
+                                     .bulk_products = options.bulk_products,
+                                     .kv_float8 = options.kv_float8});
     if (graphs != nullptr) return graphs;
   }
   return std::make_unique<AtenBackend>(DecoderModel(*share, std::move(devices)),
                                        options.slots,
-                                       options.num_tokens);
+                                       options.num_tokens,
+                                       options.kv_float8);
 }
 
 }  // namespace dapd

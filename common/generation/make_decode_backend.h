@@ -14,6 +14,12 @@ namespace dapd {
 struct DecodeBackendOptions {
   int64_t slots = 32;      // sequences that run side by side
   int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
+  // On a GPU: CudaDecoderSpec. Benchmarks compare with it; no service sets it.
+  bool bulk_products = false;
+  // Keys and values in 8 bits (common/kernels/float8.h), of bfloat16 models. A
+  // GPU's memory then holds twice as many; LibTorch's operations, which also
+  // decode on a CPU then, only round them.
+  bool kv_float8 = false;
 };
 
 // Makes the fastest backend that computes the model on the weights' device. If

@@ -23,6 +23,9 @@ struct DivergenceSource {
   float* logits = nullptr;  // row t stands at logits + t * stride
   int64_t stride = 0;       // in floats
   bool is_student = false;  // only a student's logits are written
+  // On a GPU only: `logits` points to bfloat16 numbers, and `stride` counts
+  // them. A row that is derived from others is never narrow.
+  bool is_narrow = false;
   // The scored tokens [tokens] and room for their log-probabilities at
   // temperature 1 [tokens]; null if the log-probabilities are not needed.
   const int64_t* ids = nullptr;
@@ -65,6 +68,7 @@ struct DivergenceChunk {
   int64_t vocabulary = 0;
   float scale = 1.0F;  // 1 / temperature
   bool with_gradient = false;
+  int cluster_warps = 16;  // on a GPU (cuda/divergence_plan.h)
 };
 
 // Returns the factor of a token's loss in a term.

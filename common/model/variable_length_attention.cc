@@ -5,6 +5,7 @@
 
 #include "common/kernels/causal_attention.h"
 #include "common/model/cpu_kernels.h"
+#include "common/model/flash_attention_3.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -145,7 +146,7 @@ VariableLengthAttention::VariableLengthAttention(
   }
 }
 
-VariableLengthAttention::Launch VariableLengthAttention::LaunchOf(
+AttentionLaunch VariableLengthAttention::LaunchOf(
     const std::vector<int64_t>& offsets, at::Device device) {
   const at::Tensor copied = ToDevice(at::tensor(offsets, at::kInt), device);
   const int64_t longest = Longest(offsets);
@@ -155,11 +156,12 @@ VariableLengthAttention::Launch VariableLengthAttention::LaunchOf(
           .longest_k = longest};
 }
 
-VariableLengthAttention::Launch VariableLengthAttention::LaunchOf(
+AttentionLaunch VariableLengthAttention::LaunchOf(
     const std::vector<int64_t>& q_offsets,
     const std::vector<RowRange>& keys,
     at::Device device) {
-  Launch launch{.longest_q = Longest(q_offsets), .longest_k = kLeastLongest};
+  AttentionLaunch launch{.longest_q = Longest(q_offsets),
+                         .longest_k = kLeastLongest};
   // One copy to the device serves all three tensors.
   std::vector<int64_t> all = q_offsets;
   for (const RowRange& range : keys) {
@@ -246,6 +248,13 @@ at::Tensor VariableLengthAttention::Forward(
     if (statistics != nullptr) statistics->tensors = {logsumexp, seed, offset};
     return out.squeeze(0);
   }
+  if (const FlashAttention3* kernels = FlashAttention3For(q, k, v)) {
+    at::Tensor logsumexp;
+    at::Tensor out =
+        FlashAttention3Forward(*kernels, *launch_, q, k, v, &logsumexp);
+    if (statistics != nullptr) statistics->tensors = {logsumexp};
+    return out;
+  }
   const auto [out, logsumexp, state, unused, mask] =
       at::_flash_attention_forward(q,
                                    k,
@@ -298,6 +307,17 @@ AttentionGradients VariableLengthAttention::Backward(
                                           /*bias_requires_grad=*/false);
     return {
         grad_q.squeeze(0), SumOverGroups(grad_k, k), SumOverGroups(grad_v, v)};
+  }
+  // FlashAttention-2 kept more.
+  if (statistics.tensors.size() == 1) {
+    return FlashAttention3Backward(*FlashAttention3OfDevice(),
+                                   *launch_,
+                                   grad_out,
+                                   q,
+                                   k,
+                                   v,
+                                   out,
+                                   logsumexp);
   }
   const auto [grad_q, grad_k, grad_v] =
       at::_flash_attention_backward(grad_out,

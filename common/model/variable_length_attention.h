@@ -8,10 +8,12 @@
 //
 // On a CUDA device one launch serves all sequences, and its kernel is chosen by
 // dtype and head dimension alone, so a shape that comes first costs no planning
-// (cuDNN plans for a tenth of a second and more). In half precision the kernel
-// is FlashAttention-2 (Dao 2023), which reads keys once for the query heads
-// that share them; in float32 it is CUTLASS's memory-efficient attention, for
-// which the keys are repeated.
+// (cuDNN plans for a tenth of a second and more). In bfloat16 the kernel is
+// FlashAttention-3 on sm_90 for the widths that it has (flash_attention_3.h),
+// and otherwise FlashAttention-2 (Dao 2023). Both read keys once for the query
+// heads that share them; FlashAttention-2 expands their gradients to all query
+// heads and adds them afterwards. In float32 the kernel is CUTLASS's
+// memory-efficient attention, for which the keys are repeated.
 //
 // On both devices a row's bits depend on its own sequence only.
 //
@@ -28,8 +30,8 @@
 namespace dapd {
 
 // Values that an attention's backward pass needs besides inputs and output. On
-// the CPU: the log-sum-exp of the scores, [N, H] float32. On CUDA: LibTorch's
-// log-sum-exp and the state of its generator.
+// the CPU: the log-sum-exp of the scores, [N, H] float32. On CUDA: the
+// log-sum-exp [H, N] and, if LibTorch computed it, the state of its generator.
 struct AttentionStatistics {
   std::vector<at::Tensor> tensors;
 };
@@ -44,6 +46,16 @@ struct AttentionGradients {
 struct RowRange {
   int64_t begin = 0;
   int64_t tokens = 0;
+};
+
+// The arguments of one launch for all sequences on a CUDA device. Tensors are
+// int32 on the device.
+struct AttentionLaunch {
+  at::Tensor q_offsets;  // [sequences + 1]
+  at::Tensor k_offsets;  // [sequences + 1]: where the keys of each begin
+  std::optional<at::Tensor> k_tokens;  // [sequences]; none: up to the next
+  int64_t longest_q = 0;
+  int64_t longest_k = 0;
 };
 
 // One object serves every layer of a pass and may be used by several threads.
@@ -94,21 +106,12 @@ class VariableLengthAttention {
     RowRange queries;
     RowRange keys;
   };
-  // The arguments of one launch for all sequences. Tensors are int32 on the
-  // device.
-  struct Launch {
-    at::Tensor q_offsets;  // [sequences + 1]
-    at::Tensor k_offsets;  // [sequences + 1]: where the keys of each begin
-    std::optional<at::Tensor> k_tokens;  // [sequences]; none: up to the next
-    int64_t longest_q = 0;
-    int64_t longest_k = 0;
-  };
 
-  static Launch LaunchOf(const std::vector<int64_t>& offsets,
-                         at::Device device);
-  static Launch LaunchOf(const std::vector<int64_t>& q_offsets,
-                         const std::vector<RowRange>& keys,
-                         at::Device device);
+  static AttentionLaunch LaunchOf(const std::vector<int64_t>& offsets,
+                                  at::Device device);
+  static AttentionLaunch LaunchOf(const std::vector<int64_t>& q_offsets,
+                                  const std::vector<RowRange>& keys,
+                                  at::Device device);
 
   at::Tensor ForwardOnCpu(const at::Tensor& q,
                           const at::Tensor& k,
@@ -121,9 +124,9 @@ class VariableLengthAttention {
                                    const at::Tensor& out,
                                    const at::Tensor& logsumexp) const;
 
-  bool shares_keys_ = false;         // no Backward
-  std::vector<Sequence> sequences_;  // on the CPU, without empty ones
-  std::optional<Launch> launch_;     // on CUDA
+  bool shares_keys_ = false;               // no Backward
+  std::vector<Sequence> sequences_;        // on the CPU, without empty ones
+  std::optional<AttentionLaunch> launch_;  // on CUDA
 };
 
 }  // namespace dapd

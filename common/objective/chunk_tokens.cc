@@ -34,8 +34,11 @@ int64_t ChunkTokens(int64_t tokens,
 
 int64_t ChunkBytesOfToken(const HeadLossShape& shape) {
   constexpr int64_t kLogit = 4;
+  constexpr int64_t kNarrowLogit = 2;
   constexpr int64_t kSupportEntry = 4 + 8;
-  return shape.rows * shape.vocabulary * kLogit + shape.source_bytes +
+  const int64_t logits = (shape.rows - shape.narrow_rows) * kLogit +
+                         shape.narrow_rows * kNarrowLogit;
+  return logits * shape.vocabulary + shape.source_bytes +
          shape.gradients * shape.hidden * shape.number_bytes +
          shape.supports * kSupportEntry;
 }

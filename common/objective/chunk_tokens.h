@@ -28,6 +28,7 @@ struct HeadLossShape {
   // Counts per token: rows of logits, rows that have a gradient, and entries of
   // all supports.
   int64_t rows = 0;
+  int64_t narrow_rows = 0;  // of these, with bfloat16 logits
   int64_t gradients = 0;
   int64_t supports = 0;
 };

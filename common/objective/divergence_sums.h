@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "common/terms/target.h"
 
@@ -39,5 +41,10 @@ struct DivergenceSums {
     return denominator > 0.0 ? sum / denominator : 0.0;
   }
 };
+
+// The sums of a term by the teacher that the samples' rows name, over each
+// teacher's own answers with a counted token. Empty for a term that does not
+// read the row's teacher.
+using SumsByTeacher = std::map<std::string, DivergenceSums>;
 
 }  // namespace dapd

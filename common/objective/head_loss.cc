@@ -21,6 +21,7 @@ struct Call {
   const TargetSources& sources;
   float scale;  // 1 / temperature
   bool with_gradient;
+  int cluster_warps;
   at::Tensor sums;  // DivergenceTokenSums [tokens, terms] on the head's device
   std::vector<at::Tensor> logprobs;  // one per student
 
@@ -36,9 +37,18 @@ struct Call {
   }
 };
 
+// Rounds float32 logits row by row, so that it needs no memory of their size.
+void RoundToBFloat16(const at::Tensor& logits) {
+  for (int64_t row = 0; row < logits.size(0); ++row) {
+    const at::Tensor of_row = logits[row];
+    of_row.copy_(of_row.to(at::kBFloat16));
+  }
+}
+
 void FillLogits(const Call& call, const HeadChunk& chunk) {
   for (const HeadProduct& product : call.sources.ProductsOf(chunk)) {
     ComputeLogits(at::cat(product.hidden), product.head, product.logits);
+    if (product.is_rounded) RoundToBFloat16(product.logits);
   }
 }
 
@@ -51,9 +61,10 @@ void RunTokens(const Call& call, const HeadChunk& chunk) {
                  {.sources = rows.sources,
                   .derived = rows.derived,
                   .terms = rows.terms,
-                  .vocabulary = chunk.logits.size(1),
+                  .vocabulary = call.head.size(0),
                   .scale = call.scale,
-                  .with_gradient = call.with_gradient},
+                  .with_gradient = call.with_gradient,
+                  .cluster_warps = call.cluster_warps},
                  chunk.tokens,
                  call.GradientType(),
                  call.SumsAt(chunk.begin));
@@ -68,7 +79,8 @@ int64_t TokensAtATime(const Call& call) {
                              .terms = rows.terms,
                              .vocabulary = call.head.size(0),
                              .scale = call.scale,
-                             .with_gradient = call.with_gradient},
+                             .with_gradient = call.with_gradient,
+                             .cluster_warps = call.cluster_warps},
                             call.GradientType());
 }
 
@@ -76,9 +88,12 @@ void WriteGradients(const Call& call,
                     const HeadChunk& chunk,
                     std::vector<at::Tensor>& grad_hidden) {
   const auto num_students = static_cast<int64_t>(grad_hidden.size());
-  const at::Tensor rows = chunk.logits.narrow(0, 0, num_students * chunk.tokens)
+  // Either all students have narrow rows or none.
+  const at::Tensor& logits =
+      call.sources.num_narrow() > 0 ? chunk.narrow : chunk.logits;
+  const at::Tensor rows = logits.narrow(0, 0, num_students * chunk.tokens)
                               .view(call.GradientType())
-                              .narrow(1, 0, chunk.logits.size(1));
+                              .narrow(1, 0, call.head.size(0));
   const at::Tensor grads = GradientOfHidden(rows, call.head);
   for (int64_t s = 0; s < num_students; ++s) {
     grad_hidden[s]
@@ -143,7 +158,8 @@ int64_t ChunkTokensOf(const Call& call,
   if (call.head.is_cpu() || options.chunk_bytes > 0) {
     return ChunkTokens(
         tokens,
-        call.sources.num_rows() * vocabulary * 4,
+        (2 * call.sources.num_rows() - call.sources.num_narrow()) * vocabulary *
+            2,
         options.chunk_bytes > 0 ? options.chunk_bytes : kHostBytes,
         at_a_time);
   }
@@ -154,6 +170,7 @@ int64_t ChunkTokensOf(const Call& call,
       .number_bytes = static_cast<int64_t>(call.head.element_size()),
       .source_bytes = call.sources.hidden_bytes(),
       .rows = call.sources.num_rows(),
+      .narrow_rows = call.sources.num_narrow(),
       .gradients = call.with_gradient ? students : 0,
       .supports = call.sources.support_size()};
   int64_t kept = static_cast<int64_t>(call.sums.nbytes());
@@ -174,7 +191,8 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
   at::NoGradGuard no_grad;
   const int64_t vocabulary =
       CommonVocabulary(lm_head, terms, options.vocabulary);
-  const TargetSources sources(lm_head, students, terms, vocabulary);
+  const TargetSources sources(
+      lm_head, students, terms, vocabulary, options.bfloat16_logits);
   const at::Tensor head = FirstRows(lm_head, vocabulary).weight;
   if (!HasFastPath(lm_head, sources, terms)) {
     // A GPU has no room for both memories.
@@ -203,6 +221,7 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
                   sources,
                   static_cast<float>(1.0 / options.temperature),
                   with_gradient,
+                  options.cluster_warps,
                   at::empty({sums_bytes}, head.options().dtype(at::kByte)),
                   loss.token_logprobs};
   HeadWorkspace own;
@@ -211,10 +230,7 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
   const int64_t chunk_tokens = ChunkTokensOf(call, tokens, options);
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
-    const HeadChunk chunk{
-        begin,
-        count,
-        workspace.Take(sources.num_rows() * count, vocabulary, head.device())};
+    const HeadChunk chunk = sources.ChunkOf(begin, count, workspace);
     FillLogits(call, chunk);
     RunTokens(call, chunk);
     if (with_gradient) WriteGradients(call, chunk, loss.grad_hidden);

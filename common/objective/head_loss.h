@@ -102,6 +102,14 @@ struct HeadLossOptions {
   // normalised over its model's whole vocabulary, so it is refused unless that
   // has V_c tokens.
   int64_t vocabulary = 0;
+  // Rounds logits to bfloat16, as a model in LibTorch does whose head is
+  // bfloat16; sums and probabilities stay float32. It applies to the products
+  // with bfloat16 heads if the students' head is one of them. On a GPU these
+  // logits take half the memory and half the time to read.
+  bool bfloat16_logits = false;
+  // Warps of a block of the loss's cluster kernel on a GPU
+  // (kernels/cuda/divergence_plan.h).
+  int cluster_warps = 16;
   // The caller keeps it between calls; null: the call allocates its own memory.
   // On a GPU it is released where tensor operations compute the loss.
   HeadWorkspace* workspace = nullptr;
@@ -114,7 +122,9 @@ struct HeadLoss {
   // asked for.
   std::vector<at::Tensor> grad_hidden;
   // [n] float32 on the CPU, one per student: log-probabilities of its ids among
-  // the V_c tokens at temperature 1; undefined for a student without ids.
+  // the V_c tokens at temperature 1; undefined for a student without ids. The
+  // kernels take them from the logits of the loss, tensor operations from
+  // float32 logits.
   std::vector<at::Tensor> token_logprobs;
 };
 

@@ -31,7 +31,9 @@ at::Tensor UncappedGradient(const LmHead& head,
   return grad * (1.0 - (capped / head.softcap).square());
 }
 
-at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& head) {
+at::Tensor LogitsOf(const at::Tensor& hidden,
+                    const LmHead& head,
+                    bool is_rounded) {
   at::Tensor logits;
   if (head.weight.scalar_type() != at::kBFloat16) {
     logits = at::linear(hidden, head.weight);
@@ -39,6 +41,7 @@ at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& head) {
     logits = at::empty({hidden.size(0), head.weight.size(0)},
                        hidden.options().dtype(at::kFloat));
     ComputeLogits(hidden, head.weight, logits);
+    if (is_rounded) logits.copy_(logits.to(at::kBFloat16));
   }
   CapLogits(head.softcap, logits);
   return logits;
@@ -50,6 +53,7 @@ struct Tokens {
   double temperature;
   int64_t begin;
   int64_t count;
+  bool bfloat16_logits = false;  // HeadLossOptions
 
   at::Tensor Of(const at::Tensor& all) const {
     return all.defined() ? all.narrow(0, begin, count) : all;
@@ -62,6 +66,14 @@ struct Tokens {
     return FirstRows(HeadOfScores(head, scores), vocabulary());
   }
 
+  // Returns the logits of this head or of a teacher's.
+  at::Tensor LogitsBy(const LmHead& by, const at::Tensor& hidden) const {
+    return LogitsOf(
+        hidden,
+        by,
+        bfloat16_logits && head.weight.scalar_type() == at::kBFloat16);
+  }
+
   // Returns the logits that a teacher sent, cut to V_c columns.
   at::Tensor GivenLogits(const TeacherScores& scores) const {
     return Of(scores.logits).narrow(1, 0, vocabulary());
@@ -70,7 +82,7 @@ struct Tokens {
   at::Tensor Logprobs(const TeacherScores& scores) const {
     return TemperedLogprobs(scores.logits.defined()
                                 ? GivenLogits(scores)
-                                : LogitsOf(Of(scores.hidden), HeadOf(scores)),
+                                : LogitsBy(HeadOf(scores), Of(scores.hidden)),
                             temperature);
   }
 
@@ -165,8 +177,11 @@ TermSums TermOfTokens(const Tokens& tokens,
       std::clamp<int64_t>(term.skip_tokens - tokens.begin, 0, tokens.count);
   if (skipped == tokens.count) return {.term = k};
   const int64_t count = tokens.count - skipped;
-  const Tokens rest{
-      tokens.head, tokens.temperature, tokens.begin + skipped, count};
+  const Tokens rest{tokens.head,
+                    tokens.temperature,
+                    tokens.begin + skipped,
+                    count,
+                    tokens.bfloat16_logits};
   return {.term = k,
           .sums = DivergenceOnDevice(
               {.student_logprobs = student_logprobs.narrow(0, skipped, count),
@@ -230,8 +245,10 @@ HeadLoss ComputeHeadLossByTensors(const LmHead& whole_head,
       const Tokens tokens{head,
                           options.temperature,
                           begin,
-                          std::min(chunk, num_tokens - begin)};
-      const at::Tensor logits = LogitsOf(tokens.Of(student.hidden), head);
+                          std::min(chunk, num_tokens - begin),
+                          options.bfloat16_logits};
+      const at::Tensor logits =
+          tokens.LogitsBy(head, tokens.Of(student.hidden));
       const at::Tensor logprobs = TemperedLogprobs(logits, options.temperature);
       const at::Tensor grad =
           with_gradient ? at::zeros_like(logprobs) : at::Tensor();

@@ -43,6 +43,13 @@ struct Pass {
   Timeline* timeline = nullptr;
 };
 
+MicroBatchResult NoSums(size_t terms) {
+  MicroBatchResult result;
+  result.sums.resize(terms);
+  result.by_teacher.resize(terms);
+  return result;
+}
+
 // Runs forward pass, losses and, if wanted, backward pass of some parts side by
 // side.
 MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
@@ -62,8 +69,7 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   }
   const std::vector<at::Tensor> by_view =
       hidden.split_with_sizes(packed.counts, 0);
-  MicroBatchResult result;
-  result.sums.resize(pass.loss.terms.size());
+  MicroBatchResult result = NoSums(pass.loss.terms.size());
   std::span<const at::Tensor> rest = by_view;
   for (const PackPart& part : parts) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "losses");
@@ -106,7 +112,12 @@ void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
         [](const at::Tensor& from, const at::Tensor& to) { to.add_(from); });
   }
   sum->sampler_mismatch += pack.sampler_mismatch;
-  for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
+  for (size_t k = 0; k < pack.sums.size(); ++k) {
+    sum->sums[k] += pack.sums[k];
+    for (const auto& [teacher, sums] : pack.by_teacher[k]) {
+      sum->by_teacher[k][teacher] += sums;
+    }
+  }
 }
 
 // Computes the parts as one pack or, if memory does not suffice, as two packs
@@ -160,8 +171,7 @@ MicroBatchResult RunSamples(Pass pass) {
   // They arrive before the sums of the first part, for which the host waits
   // anyway.
   HostCopies counts({CountsOf(pass.loss.routes)});
-  MicroBatchResult sum;
-  sum.sums.resize(pass.loss.terms.size());
+  MicroBatchResult sum = NoSums(pass.loss.terms.size());
   for (const Completion completion :
        {Completion::kReference, Completion::kRollout}) {
     for (const Pack& pack :
@@ -236,16 +246,15 @@ void AddToGradient(const std::vector<LoraLayer>& gradients,
                 });
 }
 
-std::vector<DivergenceSums> AccumulateMicroBatch(
-    const ModelWeights& weights,
-    const Adapter& live,
-    const std::vector<Term>& terms,
-    std::span<const ScoredSample> samples,
-    const MicroBatchOptions& options) {
+MicroBatchResult AccumulateMicroBatch(const ModelWeights& weights,
+                                      const Adapter& live,
+                                      const std::vector<Term>& terms,
+                                      std::span<const ScoredSample> samples,
+                                      const MicroBatchOptions& options) {
   MicroBatchResult result =
       ComputeMicroBatch(weights, live, terms, samples, options);
   AddToGradient(result.gradients, live);
-  return std::move(result.sums);
+  return result;
 }
 
 std::vector<DivergenceSums> EvaluateMicroBatch(

@@ -39,6 +39,8 @@ struct ScoredSample {
   // Log-probabilities by the sampler, at temperature 1, of the scored tokens of
   // none_rollout; empty: unknown.
   std::vector<float> sampler_logprobs;
+  // The teacher that the row names; empty: the student's own base.
+  std::string teacher;
 };
 
 struct MicroBatchOptions {
@@ -54,7 +56,8 @@ struct MicroBatchOptions {
 };
 
 struct MicroBatchResult {
-  std::vector<DivergenceSums> sums;  // one per term
+  std::vector<DivergenceSums> sums;       // one per term
+  std::vector<SumsByTeacher> by_teacher;  // one per term
   std::vector<LoraLayer>
       gradients;  // by layer; undefined where the adapter has no tensor
   SamplerMismatch
@@ -80,7 +83,7 @@ void AddToGradient(const std::vector<LoraLayer>& gradients,
                    const Adapter& live);
 
 // Calls ComputeMicroBatch and AddToGradient.
-std::vector<DivergenceSums> AccumulateMicroBatch(
+MicroBatchResult AccumulateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,
     const std::vector<Term>& terms,

@@ -239,7 +239,14 @@ void AddPartLoss(const LossInputs& inputs,
                                         inputs.head,
                                         inputs.with_gradient);
   for (size_t i = 0; i < indices.size(); ++i) {
-    result.sums[indices[i]] += Reduced(inputs.terms[indices[i]], loss.sums[i]);
+    const size_t k = indices[i];
+    const DivergenceSums sums = Reduced(inputs.terms[k], loss.sums[i]);
+    result.sums[k] += sums;
+    if (ReadsRowTeacher(inputs.terms[k])) {
+      const std::string& named = inputs.samples[part.sample].teacher;
+      result.by_teacher[k][named.empty() ? NameOf(WeightSet::kBase) : named] +=
+          sums;
+    }
   }
   result.sampler_mismatch +=
       MismatchOf(loss.token_logprobs, inputs.samples[part.sample]);

@@ -60,9 +60,11 @@ DerivedSource DerivedByIds() { return {.kind = DerivedSource::Kind::kOneHot}; }
 TargetSources::TargetSources(const LmHead& head,
                              std::span<const HeadStudent> students,
                              std::span<const HeadTerm> terms,
-                             int64_t vocabulary)
+                             int64_t vocabulary,
+                             bool bfloat16_logits)
     : vocabulary_(vocabulary),
       heads_({head.weight}),
+      bfloat16_logits_(bfloat16_logits),
       num_students_(static_cast<int64_t>(students.size())) {
   for (const HeadStudent& student : students) {
     sources_.push_back({student.hidden, {}});
@@ -75,14 +77,40 @@ TargetSources::TargetSources(const LmHead& head,
   for (size_t h = 0; h < heads_.size(); ++h) {
     for (size_t s = 0; s < sources_.size(); ++s) {
       if (!sources_[s].hidden.defined() || sources_[s].head != h) continue;
-      row_block_[s] = num_hidden_++;
+      row_block_[s] = IsNarrow(sources_[s]) ? num_narrow_++ : num_full_++;
     }
   }
   for (const DerivedSource& derived : derived_) {
     if (derived.kind == DerivedSource::Kind::kRouted) continue;
-    row_block_[static_cast<size_t>(derived.source)] =
-        num_hidden_ + num_written_++;
+    row_block_[static_cast<size_t>(derived.source)] = num_full_++;
   }
+}
+
+bool TargetSources::IsRounded(size_t head) const {
+  return bfloat16_logits_ && heads_[0].scalar_type() == at::kBFloat16 &&
+         heads_[head].scalar_type() == at::kBFloat16;
+}
+
+bool TargetSources::IsNarrow(const TargetSource& source) const {
+  return source.hidden.defined() && IsRounded(source.head) &&
+         !heads_[0].is_cpu();
+}
+
+HeadChunk TargetSources::ChunkOf(int64_t begin,
+                                 int64_t tokens,
+                                 HeadWorkspace& workspace) const {
+  // Two narrow rows take the memory of a row.
+  const int64_t full = num_full_ * tokens;
+  const int64_t halves = (num_narrow_ * tokens + 1) / 2;
+  const at::Tensor memory =
+      workspace.Take(full + halves, vocabulary_, heads_[0].device());
+  return {.begin = begin,
+          .tokens = tokens,
+          .logits = memory.narrow(0, 0, full),
+          .narrow = memory.narrow(0, full, halves)
+                        .view(at::kBFloat16)
+                        .view({2 * halves, vocabulary_})
+                        .narrow(0, 0, num_narrow_ * tokens)};
 }
 
 int TargetSources::FindOrAdd(const TeacherScores& teacher) {
@@ -150,11 +178,17 @@ std::vector<HeadProduct> TargetSources::ProductsOf(
         source.hidden.narrow(0, chunk.begin, chunk.tokens));
   }
   int64_t row = 0;
-  for (HeadProduct& product : products) {
+  int64_t narrow_row = 0;
+  for (size_t h = 0; h < products.size(); ++h) {
+    HeadProduct& product = products[h];
+    const bool is_narrow = IsRounded(h) && !product.head.is_cpu();
+    int64_t& first = is_narrow ? narrow_row : row;
     const int64_t rows =
         static_cast<int64_t>(product.hidden.size()) * chunk.tokens;
-    product.logits = chunk.logits.narrow(0, row, rows);
-    row += rows;
+    product.logits =
+        (is_narrow ? chunk.narrow : chunk.logits).narrow(0, first, rows);
+    product.is_rounded = IsRounded(h) && !is_narrow;
+    first += rows;
   }
   return products;
 }
@@ -182,7 +216,8 @@ at::Tensor TargetSources::LogitsOf(int source, const HeadChunk& chunk) const {
         .narrow(1, 0, vocabulary_);
   }
   const int64_t block = row_block_[static_cast<size_t>(source)];
-  return chunk.logits.narrow(0, block * chunk.tokens, chunk.tokens);
+  return (IsNarrow(from) ? chunk.narrow : chunk.logits)
+      .narrow(0, block * chunk.tokens, chunk.tokens);
 }
 
 at::Tensor TargetSources::SupportOf(const HeadTerm& head_term,
@@ -200,6 +235,9 @@ TargetSources::Rows TargetSources::ShapeOf(
     std::span<const HeadStudent> students) const {
   Rows rows;
   rows.sources.resize(sources_.size());
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    rows.sources[s].is_narrow = IsNarrow(sources_[s]);
+  }
   for (size_t s = 0; s < students.size(); ++s) {
     rows.sources[s].is_student = true;
     if (!students[s].ids.defined()) continue;
@@ -221,8 +259,10 @@ TargetSources::Rows TargetSources::RowsOf(
     if (row_block_[s] < 0 && !sources_[s].logits.defined()) continue;  // routed
     const at::Tensor logits = LogitsOf(static_cast<int>(s), chunk);
     // Only the students' logits and the targets that are made here are written.
-    source.logits = const_cast<float*>(logits.const_data_ptr<float>());
+    source.logits =
+        static_cast<float*>(const_cast<void*>(logits.const_data_ptr()));
     source.stride = logits.stride(0);
+    source.is_narrow = logits.scalar_type() == at::kBFloat16;
     source.is_student = s < students.size();
     if (!source.is_student || !students[s].ids.defined()) continue;
     source.ids = students[s].ids.const_data_ptr<int64_t>() + chunk.begin;
@@ -256,7 +296,7 @@ TargetSources::Rows TargetSources::RowsOf(
     term.support = rows.supports.back().const_data_ptr<int64_t>();
     term.support_size = static_cast<int>(rows.supports.back().size(1));
     // No entry of the vocabulary is left.
-    if (term.support_size == chunk.logits.size(1)) term.has_tail = false;
+    if (term.support_size == vocabulary_) term.has_tail = false;
   }
   return rows;
 }

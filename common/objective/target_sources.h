@@ -20,14 +20,15 @@ struct TargetSource {
   size_t head = 0;    // of `hidden`: an index of the heads of the call
 };
 
-// A chunk of a call: `tokens` tokens from `begin` on.
+// A chunk of a call: `tokens` tokens from `begin` on, and the logits of every
+// source that is not given as logits. Sources with hidden states come first, by
+// their heads; the head of the call is the first, and its students come before
+// its teachers.
 struct HeadChunk {
   int64_t begin = 0;
   int64_t tokens = 0;
-  // [num_rows * tokens, V_c]: the logits of every source that is not given as
-  // logits. Sources with hidden states come first, by their heads; the head of
-  // the call is the first, and its students come before its teachers.
-  at::Tensor logits;
+  at::Tensor logits;  // [rows * tokens, V_c] float32
+  at::Tensor narrow;  // [rows * tokens, V_c] bfloat16, of the narrow heads
 };
 
 // The product that gives the logits of all sources with one head.
@@ -35,15 +36,23 @@ struct HeadProduct {
   at::Tensor head;                 // [V_c, hidden]
   std::vector<at::Tensor> hidden;  // [tokens, hidden] of each source
   at::Tensor logits;               // [sources * tokens, V_c], to be written
+  bool is_rounded = false;         // float32 logits are rounded to bfloat16
 };
 
 class TargetSources {
  public:
   // `vocabulary` is V_c. Heads with the same tensor count as one.
+  // `bfloat16_logits`: HeadLossOptions; the rounded logits are narrow on a GPU.
   TargetSources(const LmHead& head,
                 std::span<const HeadStudent> students,
                 std::span<const HeadTerm> terms,
-                int64_t vocabulary);
+                int64_t vocabulary,
+                bool bfloat16_logits = false);
+
+  // Lays out a chunk in the workspace's memory.
+  HeadChunk ChunkOf(int64_t begin,
+                    int64_t tokens,
+                    HeadWorkspace& workspace) const;
 
   // Returns the products of a chunk, the head of the call first.
   std::vector<HeadProduct> ProductsOf(const HeadChunk& chunk) const;
@@ -51,9 +60,10 @@ class TargetSources {
   const std::vector<at::Tensor>& heads() const { return heads_; }
   // Returns the bytes of one token's hidden states of all sources.
   int64_t hidden_bytes() const;
-  // Returns the number of sources for which the chunk's logits have rows; it
-  // includes targets that are written.
-  int64_t num_rows() const { return num_hidden_ + num_written_; }
+  // Return the number of sources for which the chunk's logits have rows, with
+  // the targets that are written, and how many of them have narrow rows.
+  int64_t num_rows() const { return num_full_ + num_narrow_; }
+  int64_t num_narrow() const { return num_narrow_; }
   size_t size() const { return sources_.size(); }
   size_t num_derived() const { return derived_.size(); }
   int64_t support_size() const;  // entries of the supports of all terms
@@ -77,6 +87,9 @@ class TargetSources {
  private:
   int FindOrAdd(const TeacherScores& teacher);
   size_t FindOrAddHead(const LmHead* head);
+  // Returns whether the logits of a head are rounded.
+  bool IsRounded(size_t head) const;
+  bool IsNarrow(const TargetSource& source) const;
   int AddTarget(const HeadTerm& term);
   int AddDerived(DerivedSource derived);
   // Returns the rows of a source within a chunk, [tokens, V_c].
@@ -88,14 +101,16 @@ class TargetSources {
   int64_t vocabulary_ = 0;
   std::vector<at::Tensor> heads_;
   std::vector<TargetSource> sources_;
-  // The place of each source in a chunk's logits; -1: none.
+  bool bfloat16_logits_ = false;
+  // The place of each source in a chunk's logits, or in its narrow logits; -1:
+  // none.
   std::vector<int64_t> row_block_;
   std::vector<DerivedSource> derived_;
   std::vector<size_t> term_of_derived_;  // of each derived source
   std::vector<DivergenceTerm> terms_;    // by index of source, without pointers
   int64_t num_students_ = 0;
-  int64_t num_hidden_ = 0;
-  int64_t num_written_ = 0;
+  int64_t num_full_ = 0;
+  int64_t num_narrow_ = 0;
 };
 
 }  // namespace dapd

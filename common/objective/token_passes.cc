@@ -28,6 +28,7 @@ CudaDivergenceArgs ArgsOf(const DivergenceChunk& chunk,
   args.vocabulary = chunk.vocabulary;
   args.scale = chunk.scale;
   args.with_gradient = chunk.with_gradient;
+  args.cluster_warps = chunk.cluster_warps;
   args.gradient =
       gradient == at::kBFloat16 ? CudaNumber::kBFloat16 : CudaNumber::kFloat32;
   return args;

@@ -13,11 +13,10 @@ Json ToJson(const v1::IntervalStatus& interval) {
           {"high", interval.high()}};
 }
 
-Json ToJson(const v1::TermStatus& term) {
-  return {{"name", term.name()},
-          {"value", term.value()},
-          {"weight", term.weight()},
-          {"clipped_fraction", term.clipped_fraction()}};
+Json ToJson(const v1::TeacherDivergence& teacher) {
+  return {{"name", teacher.name()},
+          {"unclipped", teacher.unclipped()},
+          {"tokens", teacher.tokens()}};
 }
 
 Json ToJson(const v1::WorkerStatus& worker) {
@@ -46,6 +45,7 @@ Json ToJson(const v1::RunWarning& warning) {
           {"text", warning.text()}};
 }
 
+Json ToJson(const v1::TermStatus& term);
 Json ToJson(const v1::EvaluationStatus& evaluation);
 
 template <typename Messages>
@@ -53,6 +53,15 @@ Json ToList(const Messages& messages) {
   Json list = Json::array();
   for (const auto& message : messages) list.push_back(ToJson(message));
   return list;
+}
+
+Json ToJson(const v1::TermStatus& term) {
+  Json json = {{"name", term.name()},
+               {"value", term.value()},
+               {"weight", term.weight()},
+               {"clipped_fraction", term.clipped_fraction()}};
+  if (term.teachers_size() > 0) json["teachers"] = ToList(term.teachers());
+  return json;
 }
 
 Json ToJson(const v1::EvaluationStatus& evaluation) {

@@ -111,6 +111,10 @@ std::set<std::string> TeachersNamed(const std::vector<Term>& terms) {
   return names;
 }
 
+bool ReadsRowTeacher(const Term& term) {
+  return TeachersNamed({term}).contains(kRowTeacher);
+}
+
 std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {
   std::set<ViewName> views;
   for (const Term& term : terms) views.insert(term.student);

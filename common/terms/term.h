@@ -56,6 +56,8 @@ std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms);
 // Returns the names in TeacherPass::teacher of all passes, kRowTeacher
 // included; none if all passes are of the student's own model.
 std::set<std::string> TeachersNamed(const std::vector<Term>& terms);
+// Returns whether a pass of the term is read by the teacher that the row names.
+bool ReadsRowTeacher(const Term& term);
 
 // Returns every student view that `terms` need, once each, in the order of
 // ViewName.

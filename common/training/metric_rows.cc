@@ -38,6 +38,19 @@ Read PerTerm(Number TermMetrics::*field) {
   };
 }
 
+template <typename Number>
+Read PerTeacher(Number TeacherDivergence::*field) {
+  return [field](const StepReport& report) {
+    std::vector<MetricValue> values;
+    for (const TermMetrics& term : report.objective.terms) {
+      for (const auto& [teacher, divergence] : term.by_teacher) {
+        values.push_back({term.name, divergence.*field, teacher});
+      }
+    }
+    return values;
+  };
+}
+
 // Makes the row of a regime's share, for routed terms only.
 StepMetric ShareOf(Regime regime) {
   const std::string name = NameOf(regime);
@@ -157,6 +170,21 @@ std::vector<StepMetric> ObjectiveRows() {
        .prometheus = "dapd_trainer_unclipped_divergence",
        .help = "True divergence of a term.",
        .read = PerTerm(&TermMetrics::unclipped)},
+      {.path = "terms/*/teachers/*/unclipped",
+       .tag = "teacher_kl/*/*",
+       .prometheus = "dapd_trainer_teacher_divergence",
+       .help = "True divergence of a term from each of the teachers that the "
+               "rows name, over the teacher's tokens of the last step that had "
+               "any.",
+       .status = "unclipped",
+       .read = PerTeacher(&TeacherDivergence::unclipped)},
+      {.path = "terms/*/teachers/*/tokens",
+       .tag = "teacher_tokens/*/*",
+       .prometheus = "dapd_trainer_teacher_term_tokens",
+       .help = "Scored tokens of a term whose rows name this teacher, in the "
+               "last step that had any.",
+       .status = "tokens",
+       .read = PerTeacher(&TeacherDivergence::tokens)},
       ShareOf(Regime::kAgreeLikely),
       ShareOf(Regime::kAgreeUnlikely),
       ShareOf(Regime::kFirstSurer),

@@ -1,11 +1,12 @@
 #include "common/training/metric_table.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 #include "common/base/check.h"
@@ -15,12 +16,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Returns the text of each '*' in the path or tag of a metric, in order.
+std::array<std::string, 2> TextsOfStars(const MetricValue& value) {
+  return {value.of, value.teacher};
+}
+
 void AddTo(Json& line, const StepMetric& metric, const StepReport& report) {
   const std::vector<std::string> levels = absl::StrSplit(metric.path, '/');
   for (const MetricValue& value : metric.read(report)) {
     Json* place = &line;
+    const auto texts = TextsOfStars(value);
+    size_t star = 0;
     for (const std::string& level : levels) {
-      place = &(*place)[level == "*" ? value.of : level];
+      place = &(*place)[level == "*" ? texts.at(star++) : level];
     }
     std::visit([&](auto number) { *place = number; }, value.number);
   }
@@ -53,6 +61,7 @@ const char* NameOf(RankRule rule) {
 std::string SeriesOf(const StepMetric& metric) {
   std::vector<std::string> labels;
   if (!metric.label().empty()) labels.push_back(metric.label());
+  if (metric.IsByTeacher()) labels.emplace_back("teacher");
   for (const auto& [name, value] : metric.labels) {
     labels.push_back(absl::StrCat(name, "=\"", value, "\""));
   }
@@ -74,8 +83,16 @@ std::string StepMetric::label() const {
   return absl::StartsWith(path, "terms/") ? "term" : "phase";
 }
 
-std::string StepMetric::TagOf(const std::string& of) const {
-  return absl::StrReplaceAll(tag, {{"*", of}});
+bool StepMetric::IsByTeacher() const {
+  return std::ranges::count(path, '*') > 1;
+}
+
+std::string StepMetric::TagOf(const MetricValue& value) const {
+  std::vector<std::string> parts = absl::StrSplit(tag, '*');
+  const auto texts = TextsOfStars(value);
+  std::string text = std::move(parts.front());
+  for (size_t i = 1; i < parts.size(); ++i) text += texts.at(i - 1) + parts[i];
+  return text;
 }
 
 const StepMetric& StepMetricAt(const std::string& path) {

@@ -34,19 +34,23 @@ double AsDouble(MetricNumber number);
 struct MetricValue {
   std::string of;  // name of the term or phase; empty: the whole step
   MetricNumber number;
+  std::string teacher = {};  // of a row with a value for each teacher of a term
 };
 
 struct StepMetric {
   // Path in metrics.jsonl, with levels divided by '/'. "terms/*/value" is one
-  // value per term; "seconds/*" is one value per phase that is part of a step.
+  // value per term; "terms/*/teachers/*/tokens" is one value per term and
+  // teacher; "seconds/*" is one value per phase that is part of a step.
   std::string path;
   std::string tag;         // tag in TensorBoard, with the same '*'
-  std::string prometheus;  // one series per term or phase
+  std::string prometheus;  // one series per term, teacher or phase
   MetricKind kind = MetricKind::kGauge;
   std::string help;
-  std::map<std::string, std::string> labels = {};  // besides term and phase
-  // The field of v1::GetStatusResponse (for a path with '*': of v1::TermStatus)
-  // that shows the metric; empty: none.
+  std::map<std::string, std::string> labels =
+      {};  // besides term, teacher, phase
+  // The field of v1::GetStatusResponse (for a path with '*': of v1::TermStatus,
+  // with a second '*': of v1::TeacherDivergence) that shows the metric; empty:
+  // none.
   std::string status = {};
   RankRule rule = RankRule::kRank0;
   std::function<std::vector<MetricValue>(const StepReport&)> read = {};
@@ -60,8 +64,10 @@ struct StepMetric {
   // Returns "term" or "phase" if the metric has a value for each; empty: one
   // value.
   std::string label() const;
-  // Returns the tag for the value of term or phase `of`.
-  std::string TagOf(const std::string& of) const;
+  // Returns whether the metric has a value for each teacher of a term.
+  bool IsByTeacher() const;
+  // Returns the tag of a value that the metric has read.
+  std::string TagOf(const MetricValue& value) const;
 };
 
 const std::vector<StepMetric>& StepMetrics();

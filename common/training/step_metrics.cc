@@ -17,7 +17,9 @@ bool HasGradient(const std::vector<TermMetrics>& terms) {
 }
 
 ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
-    : clipped_tokens_(terms.size(), 0), regimes_(terms.size()) {
+    : clipped_tokens_(terms.size(), 0),
+      regimes_(terms.size()),
+      by_teacher_(terms.size()) {
   for (const Term& term : terms) {
     totals_.push_back({.name = term.name, .weight = term.weight});
     if (std::holds_alternative<Routed>(term.target)) {
@@ -26,7 +28,8 @@ ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
   }
 }
 
-void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
+void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums,
+                               const std::vector<SumsByTeacher>& by_teacher) {
   for (size_t k = 0; k < totals_.size(); ++k) {
     totals_[k].value += sums[k].value();
     totals_[k].unclipped += sums[k].true_value();
@@ -34,6 +37,11 @@ void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
     clipped_tokens_[k] += sums[k].clipped_tokens;
     for (size_t r = 0; r < kNumRegimes; ++r) {
       regimes_[k][r] += sums[k].regimes[r];
+    }
+  }
+  for (size_t k = 0; k < by_teacher.size(); ++k) {
+    for (const auto& [teacher, of_teacher] : by_teacher[k]) {
+      by_teacher_[k][teacher] += of_teacher;
     }
   }
   ++micro_batches_;
@@ -59,6 +67,10 @@ ObjectiveMetrics ObjectiveAccumulator::Finish() const {
         static_cast<double>(clipped_tokens_[k]) /
         static_cast<double>(std::max<int64_t>(1, term.tokens));
     metrics.loss += term.weight * term.value;
+    for (const auto& [teacher, sums] : by_teacher_[k]) {
+      term.by_teacher[teacher] = {.unclipped = sums.true_value(),
+                                  .tokens = sums.tokens};
+    }
     if (!term.regime_shares.has_value()) continue;
     const int64_t tokens =
         std::reduce(regimes_[k].begin(), regimes_[k].end(), int64_t{0});
@@ -80,6 +92,12 @@ v1::ObjectiveSums ObjectiveAccumulator::Sums() const {
     term.set_unclipped(totals_[k].unclipped);
     term.set_tokens(totals_[k].tokens);
     term.set_clipped_tokens(clipped_tokens_[k]);
+    for (const auto& [teacher, of_teacher] : by_teacher_[k]) {
+      v1::TeacherSums& added = (*term.mutable_teachers())[teacher];
+      added.set_unclipped(of_teacher.unclipped);
+      added.set_denominator(of_teacher.denominator);
+      added.set_tokens(of_teacher.tokens);
+    }
     if (!totals_[k].regime_shares.has_value()) continue;
     for (const int64_t tokens : regimes_[k]) term.add_regime_tokens(tokens);
   }
@@ -104,6 +122,11 @@ absl::Status ObjectiveAccumulator::Merge(const v1::ObjectiveSums& other) {
     totals_[k].unclipped += term.unclipped();
     totals_[k].tokens += term.tokens();
     clipped_tokens_[k] += term.clipped_tokens();
+    for (const auto& [teacher, of_teacher] : term.teachers()) {
+      by_teacher_[k][teacher] += {.unclipped = of_teacher.unclipped(),
+                                  .tokens = of_teacher.tokens(),
+                                  .denominator = of_teacher.denominator()};
+    }
     for (size_t r = 0; r < regimes; ++r) {
       regimes_[k][r] += term.regime_tokens(static_cast<int>(r));
     }

@@ -25,8 +25,10 @@ bool HasGradient(const std::vector<TermMetrics>& terms);
 class ObjectiveAccumulator {
  public:
   explicit ObjectiveAccumulator(const std::vector<Term>& terms);
-  // `sums` has one element per term, from AccumulateMicroBatch.
-  void Add(const std::vector<DivergenceSums>& sums);
+  // `sums` and, unless it is empty, `by_teacher` have one element per term,
+  // from ComputeMicroBatch.
+  void Add(const std::vector<DivergenceSums>& sums,
+           const std::vector<SumsByTeacher>& by_teacher = {});
   ObjectiveMetrics Finish() const;
   bool HasGradient() const { return dapd::HasGradient(totals_); }
   // Returns whether the loss of the terms with a weight is finite; other terms
@@ -44,6 +46,7 @@ class ObjectiveAccumulator {
   std::vector<int64_t> clipped_tokens_;
   std::vector<std::array<int64_t, kNumRegimes>>
       regimes_;  // counts over all tokens
+  std::vector<SumsByTeacher> by_teacher_;
   int64_t micro_batches_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,14 @@
 #include "common/training/trainer_phase.h"
 
 namespace dapd {
+
+// A term's divergence from one teacher in a step.
+struct TeacherDivergence {
+  // Mean of the true divergence over the teacher's tokens or, if the term's
+  // reduction averages answers, over its answers with a scored token.
+  double unclipped = 0.0;
+  int64_t tokens = 0;  // scored; at least 1
+};
 
 struct TermMetrics {
   std::string name;
@@ -28,6 +37,9 @@ struct TermMetrics {
   // For a clipped term in a run: whether the clip hides that it gets worse
   // (clip_watch.h).
   std::optional<bool> clip_hides = {};
+  // For a term whose rows name their teachers: by the teachers of this step;
+  // the student's own is "base".
+  std::map<std::string, TeacherDivergence> by_teacher = {};
 };
 
 struct ObjectiveMetrics {

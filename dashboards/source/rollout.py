@@ -27,9 +27,10 @@ LOAD = [
     graph("Memory for keys and values", "What the answers being decoded hold, of what they may (rollout.kv_memory_mib). Full: the "
           "youngest wait, or give theirs back to older ones.", RATIO,
           query(f"dapd_rollout_kv_memory_bytes{{{PROCESS}}} / dapd_rollout_kv_memory_limit_bytes{{{PROCESS}}}", "{{instance}}"), width=12, high=1),
-    graph("Answers put back", "Answers that gave up their memory to older ones, to be continued later. If that happens often, more memory or "
-          "fewer slots would be faster.", PER_SECOND,
-          query(f"sum by (instance) (rate(dapd_rollout_restarts_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}"), width=12),
+    graph("Answers put back", "Answers that gave up their memory to older ones, to be continued later: moved to the host's memory, or computed "
+          "again. If they are often computed again, more memory or fewer slots would be faster.", PER_SECOND,
+          query(f"sum by (instance) (rate(dapd_rollout_swaps_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}: moved"),
+          query(f"sum by (instance) (rate(dapd_rollout_restarts_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}: again"), width=12),
 ]
 
 LATENCY = [

@@ -13,10 +13,13 @@ LOSSES = [
           query(f"dapd_trainer_clipped_ratio{{{RUN}}}", "{{term}}"), width=6, high=1),
     timeline("The clip hides what gets worse", "A bar wherever a term's clipped loss fell over the last 20, 40 or 80 steps while its true "
              "divergence rose. Lower the rate, or raise the clip: docs/experiments.md.",
-             query(f"max by (term) (dapd_trainer_clip_hides{{{RUN}}})", "{{term}}"), colour="orange", width=12, height=8),
+             query(f"max by (term) (dapd_trainer_clip_hides{{{RUN}}})", "{{term}}"), colour="orange", width=8, height=8),
     graph("Regimes of routed terms", "Shares of the tokens of answers, mean over the routed terms (DOPD's); empty for other objectives. "
           "docs/objective.md explains the regimes.", RATIO,
-          query(f"avg by (regime) (dapd_trainer_regime_ratio{{{RUN}}})", "{{regime}}"), width=12, high=1, stack=True),
+          query(f"avg by (regime) (dapd_trainer_regime_ratio{{{RUN}}})", "{{regime}}"), width=8, high=1, stack=True),
+    graph("True divergence by teacher", "Of the terms whose rows name their teachers (`teacher_weights: row`): from each teacher, over its own "
+          "tokens of the last step that had any; empty for other objectives.", PLAIN,
+          query(f"dapd_trainer_teacher_divergence{{{RUN}}}", "{{term}} {{teacher}}"), width=8, low=None),
 ]
 
 OPTIMIZER = [

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from parts import COMPILED_IN, Unknown, debian_part, owners, system_libraries, wheel_part, wheels
+from parts import COMPILED_IN, Unknown, debian_part, kernel_part, owners, system_libraries, wheel_part, wheels
 
 OWN_LIBRARIES = {"libdapd_cuda.so"}
 
@@ -63,6 +63,13 @@ def take_system_libraries(claims, root, folders, place_of, also=None):
         claims.add(parts[package], f"{place}/{name}")
     for package in COMPILED_IN:
         claims.add(parts[package])
+
+
+def claim_kernels(claims, root):
+    """Claims the source distribution whose kernels are compiled into the CUDA backend, if they are."""
+    backend = root / "lib/libdapd_cuda.so"
+    if backend.exists() and b"DapdCudaFlashAttention3Forward" in backend.read_bytes():
+        claims.add(kernel_part())
 
 
 def c_library():

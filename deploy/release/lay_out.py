@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 
-from claims import Claims, c_library, claim_wheel_libraries, glibc_version, take_system_libraries
+from claims import Claims, c_library, claim_kernels, claim_wheel_libraries, glibc_version, take_system_libraries
 from licences import SOURCES_AND_TERMS, write_licences
 from list_of_parts import write_list
 from lock import check_lock
@@ -60,6 +60,7 @@ def find_parts(folder, site_packages):
     """Fills lib/ with the libraries that the programs load from this machine; returns the package of each."""
     claims = Claims()
     claim_wheel_libraries(claims, folder, wheel_names(ROOT / "deploy/requirements.txt") + wheel_names(ROOT / "deploy/requirements-cuda.txt"), site_packages)
+    claim_kernels(claims, folder)
     c_package, c_libraries = c_library()
     take_system_libraries(claims, folder, [folder / "lib"], lambda package: "lib/glibc" if package == c_package else "lib", c_libraries)
     (folder / "lib/glibc" / "ld-linux-x86-64.so.2").chmod(0o755)

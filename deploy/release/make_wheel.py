@@ -24,7 +24,7 @@ import tempfile
 import time
 import zipfile
 
-from claims import Claims, claim_wheel_libraries, owner_of_library, take_system_libraries
+from claims import Claims, claim_kernels, claim_wheel_libraries, owner_of_library, take_system_libraries
 from licences import SOURCES_AND_TERMS, write_licences
 from list_of_parts import write_list
 from lock import check_lock
@@ -85,6 +85,7 @@ def copy_libraries(package, root, site_packages):
 def find_parts(package, root, site_packages):
     claims = Claims()
     claim_wheel_libraries(claims, root, [SHIPPED_WHEEL], site_packages)
+    claim_kernels(claims, root)
     take_system_libraries(claims, root, [root / "lib", package / "lib"], lambda name: None if PLATFORM.fullmatch(name) else "lib")
     return claims.sorted()
 

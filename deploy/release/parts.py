@@ -7,6 +7,11 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "deploy"))
+import fetch_flash_attention  # noqa: E402
 
 COMMON_LICENCES = pathlib.Path("/usr/share/common-licenses")
 # The programs contain code of these headers, which no library shows.
@@ -53,6 +58,17 @@ def wheel_part(distribution):
     if not files:
         raise Unknown(f"{metadata['Name']} {distribution.version} contains no licence")
     return Part(metadata["Name"].lower().replace("_", "-"), distribution.version, "pypi", licence.split("\n")[0], sorted(files))
+
+
+def kernel_part():
+    """Returns the source distribution that has FlashAttention-3 and CUTLASS. It leaves FlashAttention-3's own licence out, which is
+    therefore in this repository."""
+    folder = ROOT / ".deps/flash-attention-3/licences"
+    files = [*sorted(folder.glob("*.txt")), pathlib.Path(__file__).with_name("licences") / "flash-attention.txt"]
+    if len(files) < 3:
+        raise Unknown(f"{folder} lacks the licences of FlashAttention-3's source: deploy/install.sh --cuda")
+    name, version = fetch_flash_attention.FILE.removesuffix(".tar.gz").rsplit("-", 1)
+    return Part(name, version, "pypi", "BSD-3-Clause", files)
 
 
 def dpkg_field(package, field):

@@ -43,6 +43,7 @@
 #include "common/security/certificate.h"
 #include "common/security/role.h"
 #include "common/security/security.h"
+#include "services/cli/answer_memory_text.h"
 #include "services/cli/command.h"
 #include "services/cli/cost_text.h"
 #include "services/cli/device_text.h"
@@ -115,15 +116,11 @@ void PrintDevices(const Here& here,
   for (const std::string& warning : here.split->warnings) LogWarning(warning);
 }
 
-// Returns the line on the trainer's passes, on a GPU of that size or, with 0,
-// on this machine.
-absl::StatusOr<std::string> PassesText(const Here& here,
-                                       const Config& config,
-                                       const ModelText& base,
-                                       double gpu_gib) {
+// Returns this machine's GPUs, as `dapd run` uses them.
+GpuReport ReportOf(const Here& here) {
   GpuReport report = here.report;
   if (here.split.ok()) report.gpus = here.split->gpus;
-  return PassLimitsText(config, base.model, gpu_gib, report, base.teachers);
+  return report;
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
@@ -160,7 +157,10 @@ absl::StatusOr<std::string> CheckDataset(
     return std::string();
   }
   ASSIGN_OR_RETURN(Dataset data, ReadDataset(path, options));
-  WarnOfBadAnswers(path, "data.answer_column", data);
+  // A grader of the user's own gets the rows, and need not have answers.
+  if (!options.needs_row_json) {
+    WarnOfBadAnswers(path, "data.answer_column", data);
+  }
   RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
@@ -364,6 +364,7 @@ absl::Status Check(const CheckOptions& options) {
   const bool is_for_here = options.gpus == 0 && options.gpu_gib == 0;
   const Config& config =
       is_for_here ? here.ConfigOr(loaded.config) : loaded.config;
+  RETURN_IF_ERROR(CheckTrains(config));
   RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));
@@ -400,9 +401,17 @@ absl::Status Check(const CheckOptions& options) {
   std::puts(AnswersOfStepText(config).c_str());
   PrintLines(TermsText(config.objective));
   PrintLines(MemoryText(config, model, plan));
-  ASSIGN_OR_RETURN(const std::string passes,
-                   PassesText(here, config, base, options.gpu_gib));
+  ASSIGN_OR_RETURN(
+      const std::string passes,
+      PassLimitsText(
+          config, model, options.gpu_gib, ReportOf(here), base.teachers));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
+  const std::string kv_memory =
+      AnswerMemoryText(config, model, options.gpu_gib, ReportOf(here));
+  if (!kv_memory.empty()) {
+    std::puts(
+        absl::StrFormat("%-16s %s", "keys and values", kv_memory).c_str());
+  }
   PrintDevices(here,
                config.model,
                model,

@@ -5,7 +5,6 @@
 #include "common/config/load_config.h"
 #include "common/rpc/client/channel.h"
 #include "common/rpc/rpc_credentials.h"
-#include "common/security/security.h"
 
 namespace dapd {
 
@@ -17,15 +16,20 @@ CommandOption AddSecurityOption(Command& command,
                            "(DAPD_SECURITY__<KEY>)");
 }
 
+absl::StatusOr<std::shared_ptr<Security>> LoadCommandSecurity(
+    const std::vector<std::string>& overrides) {
+  ASSIGN_OR_RETURN(const SecuritySection section, LoadSecurity(overrides));
+  return Security::Load(section, {});
+}
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
     const std::string& address,
     const std::vector<std::string>& overrides,
     RoleSet peers) {
   // Keeps warnings of the configuration out of the command's output.
   SetMinLogSeverity(Severity::kError);
-  ASSIGN_OR_RETURN(const SecuritySection section, LoadSecurity(overrides));
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
-                   Security::Load(section, {}));
+                   LoadCommandSecurity(overrides));
   return OpenChannel(address, RpcCredentials(security), peers);
 }
 

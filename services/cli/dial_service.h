@@ -10,6 +10,7 @@
 
 #include "common/base/command_line.h"
 #include "common/security/role.h"
+#include "common/security/security.h"
 
 namespace dapd {
 
@@ -17,9 +18,14 @@ namespace dapd {
 CommandOption AddSecurityOption(Command& command,
                                 std::vector<std::string>* overrides);
 
-// Returns a channel to a process with one of the roles `peers`, with the
-// certificate and token that the environment (DAPD_SECURITY__CERTIFICATE=...)
-// and `overrides` name. Errors have the exit code kConfig.
+// Loads the certificate and the token that the environment
+// (DAPD_SECURITY__CERTIFICATE=...) and `overrides` name, for a command that
+// calls services. Errors have the exit code kConfig.
+absl::StatusOr<std::shared_ptr<Security>> LoadCommandSecurity(
+    const std::vector<std::string>& overrides);
+
+// Returns a channel to a process with one of the roles `peers`, with what
+// LoadCommandSecurity loads, whose errors it returns.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
     const std::string& address,
     const std::vector<std::string>& overrides,

@@ -1,5 +1,6 @@
 // dapd eval: Avg@K and pass@k over a data set with verified answers.
 
+#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/json.h"
@@ -148,6 +150,9 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     if (!text->empty()) settings[key] = *text;
   }
   if (config.grader.is_given()) settings["grader"] = "the user's own";
+  if (generator.kv_precision != KvPrecision::kModel) {
+    settings["kv_precision"] = NameOf(generator.kv_precision);
+  }
   return settings;
 }
 
@@ -233,10 +238,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
                         .example = static_cast<uint32_t>(i)};
     auto ids = views.EvaluationPrompt(
         problem.source(), options.prompt, options.thinking);
-    if (!ids.ok()) {
-      return DataError(absl::StrCat(
-          problem.where, ": ", std::string(ids.status().message())));
-    }
+    if (!ids.ok()) return RowError(problem, ids.status());
     prompt.ids = *std::move(ids);
     for (int64_t k = 0; k < options.samples; ++k) {
       if (known.keys.contains({static_cast<int64_t>(i), k})) continue;
@@ -279,6 +281,28 @@ absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
   return GpuGenerator::Load(options.generator, std::move(gpus));
 }
 
+// What was sampled in this call.
+struct Sampled {
+  int64_t answers = 0;
+  int64_t tokens = 0;
+  MemoryCost cost;
+};
+
+void LogSampled(const Sampled& sampled) {
+  const MemoryCost& cost = sampled.cost;
+  LogInfo(absl::StrFormat(
+      "%d answers with %d tokens were sampled; %d tokens were computed once "
+      "more (%.2f %%); keys and values of answers were moved to the host's "
+      "memory %d times, %.2f GiB in all",
+      sampled.answers,
+      sampled.tokens,
+      cost.recomputed_tokens,
+      100.0 * static_cast<double>(cost.recomputed_tokens) /
+          static_cast<double>(std::max<int64_t>(1, sampled.tokens)),
+      cost.swaps,
+      static_cast<double>(cost.swapped_bytes) / (1 << 30)));
+}
+
 absl::Status AnswerTheRest(const EvalOptions& options,
                            const Config& config,
                            const Dataset& data,
@@ -300,8 +324,12 @@ absl::Status AnswerTheRest(const EvalOptions& options,
     known.Take(std::move(record));
     return absl::OkStatus();
   };
+  Sampled sampled;
   RETURN_IF_ERROR(source->AnswerAll(
       prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
+        ++sampled.answers;
+        sampled.tokens += static_cast<int64_t>(answer.ids.size());
+        sampled.cost += answer.cost;
         const Problem& problem = data.problems[prompts[at].example];
         ASSIGN_OR_RETURN(AnswerRecord record,
                          GradeOne(problem, prompts[at], answer, text));
@@ -320,6 +348,7 @@ absl::Status AnswerTheRest(const EvalOptions& options,
                               return keep(std::move(record));
                             });
       }));
+  LogSampled(sampled);
   if (grading == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(grading->Finish());
   if (grading->ungraded() > 0) {

@@ -29,11 +29,7 @@ absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
                                      const std::vector<Gpu>& gpus) {
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  Config config;
-  config.model.device = DeviceChoice::kCuda;
-  ASSIGN_OR_RETURN(config.model.precision, options.ResolvedPrecision());
-  config.rollout.slots = options.slots;
-  config.rollout.max_new_tokens = options.sampling.max_new_tokens;
+  ASSIGN_OR_RETURN(Config config, options.WorkerConfig());
   const int64_t smallest =
       std::ranges::min_element(gpus, {}, &Gpu::total_bytes)->total_bytes;
   const auto most =
@@ -131,6 +127,8 @@ absl::Status GpuGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       {.model_path = folder,
        .precision = precision,
        .slots = options_.slots,
+       .kv_memory_mib = options_.kv_memory_mib,
+       .kv_precision = options_.kv_precision,
        .max_new_tokens = max_new_tokens,
        .lora_rank = std::max<int64_t>(1, generator_->lora_rank())}));
   return generator_->AnswerAll(prompts, on_answer);

@@ -7,8 +7,10 @@
 #include "common/base/exit_code.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/config/validate_config.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/hub/model_folder.h"
+#include "common/model/weights/kv_memory.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
@@ -32,6 +34,19 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
       .ShowDefault();
   command.AddOption("--slots", slots, "answers decoded in parallel")
       .Range(1, 1024)
+      .ShowDefault();
+  command
+      .AddOption("--kv-memory-mib",
+                 kv_memory_mib,
+                 "MiB of memory for keys and values, on each GPU; answers that "
+                 "do not fit wait (default: what is free beside the model)")
+      .Range(1, 100'000'000);
+  command
+      .AddOption("--kv-precision",
+                 EnumVariable(&kv_precision),
+                 "precision of keys and values: as the model, or float8, "
+                 "which takes half of the memory and changes the answers a "
+                 "little; for bfloat16 models")
       .ShowDefault();
   command
       .AddOption("--temperature",
@@ -63,10 +78,22 @@ absl::StatusOr<Precision> LocalGeneratorOptions::ResolvedPrecision() const {
   return PrecisionOf(stored);
 }
 
+absl::StatusOr<Config> LocalGeneratorOptions::WorkerConfig() const {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  ASSIGN_OR_RETURN(config.model.precision, ResolvedPrecision());
+  config.rollout.slots = slots;
+  config.rollout.max_new_tokens = sampling.max_new_tokens;
+  config.rollout.kv_memory_mib = kv_memory_mib;
+  config.rollout.kv_precision = kv_precision;
+  return config;
+}
+
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
   ASSIGN_OR_RETURN(const Precision precision, options.ResolvedPrecision());
+  RETURN_IF_ERROR(CheckKvPrecision(options.kv_precision, precision));
   ASSIGN_OR_RETURN(const at::Device device,
                    OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -86,11 +113,16 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     ASSIGN_OR_RETURN(Adapter read, ReadAdapter(adapter_folder, model, device));
     adapter = std::make_shared<const Adapter>(std::move(read));
   }
+  ASSIGN_OR_RETURN(Config config, options.WorkerConfig());
+  if (adapter != nullptr) config.lora.rank = adapter->config.rank;
+  std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
+      std::move(weights),
+      {.slots = options.slots,
+       .num_tokens = generator->text_.tokenizer->size(),
+       .kv_float8 = options.kv_precision == KvPrecision::kFloat8});
+  const int64_t kv_memory = KvMemoryBytes(config, model, device);
   generator->engine_ = std::make_unique<GenerationEngine>(
-      MakeDecodeBackend(std::move(weights),
-                        {.slots = options.slots,
-                         .num_tokens = generator->text_.tokenizer->size()}),
-      EngineOptions{});
+      std::move(backend), EngineOptions{.kv_memory_bytes = kv_memory});
   generator->engine_->SetAdapter(std::move(adapter));
   return generator;
 }
@@ -126,6 +158,7 @@ absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       answer.ids.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
       answer.finish_reason = token.finish_reason;
+      answer.cost = token.cost;
       ++tokens;
       if (token.finish_reason == FinishReason::kNone) continue;
       ++done;

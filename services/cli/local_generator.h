@@ -25,15 +25,21 @@ struct LocalGeneratorOptions {
   std::string precision = "float32";  // or "bfloat16", or "auto": as stored
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
+  int64_t kv_memory_mib = 0;  // as rollout.kv_memory_mib
+  KvPrecision kv_precision = KvPrecision::kModel;
   SamplingParams sampling;
   uint64_t seed = 42;
 
-  // Adds --model, --adapter, --precision, --device, --slots, --temperature,
-  // --top-p, --top-k, --max-new-tokens and --seed.
+  // Adds --model, --adapter, --precision, --device, --slots, --kv-memory-mib,
+  // --kv-precision, --temperature, --top-p, --top-k, --max-new-tokens and
+  // --seed.
   void AddFlags(Command& command);
   // Returns the precision; for "auto" it reads the headers of the model's
   // files.
   absl::StatusOr<Precision> ResolvedPrecision() const;
+  // Returns the configuration of a rollout worker that answers alike on a GPU,
+  // for plans of its memory.
+  absl::StatusOr<Config> WorkerConfig() const;
 };
 
 class LocalGenerator final : public AnswerSource {

@@ -58,14 +58,7 @@ bool WaitForStopRequest(absl::Duration time) {
 
 // Returns the --set value of `teachers`.
 std::string TeachersOverride(const std::vector<TeacherModel>& teachers) {
-  return absl::StrCat(
-      "teachers=[",
-      absl::StrJoin(teachers,
-                    ", ",
-                    [](std::string* out, const TeacherModel& teacher) {
-                      absl::StrAppend(out, FormatTeacher(teacher));
-                    }),
-      "]");
+  return absl::StrCat("teachers=", FormatList(teachers, FormatTeacher));
 }
 
 }  // namespace

@@ -91,6 +91,8 @@ std::vector<std::string> LocalWorkers::Settings(
           "model.device=cuda",
           absl::StrCat("lora.rank=", options.lora_rank),
           absl::StrCat("rollout.slots=", options.slots),
+          absl::StrCat("rollout.kv_memory_mib=", options.kv_memory_mib),
+          absl::StrCat("rollout.kv_precision=", NameOf(options.kv_precision)),
           absl::StrCat("rollout.max_new_tokens=", options.max_new_tokens),
           absl::StrCat("rollout.tensor_parallel=", of_each),
           TextOverride("rollout.listen", addresses_[index]),

@@ -25,6 +25,8 @@ struct LocalWorkersOptions {
   std::string model_path;  // a folder
   Precision precision = Precision::kFloat32;
   int64_t slots = 32;
+  int64_t kv_memory_mib = 0;
+  KvPrecision kv_precision = KvPrecision::kModel;
   int64_t max_new_tokens = 1;
   int64_t lora_rank = 1;  // of the largest adapter that they get
 };

@@ -7,9 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/config/load_config.h"
 #include "common/rpc/rpc_credentials.h"
-#include "common/security/security.h"
 #include "services/cli/dial_service.h"
 
 namespace dapd {
@@ -42,10 +40,8 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
     const WorkerOptions& options,
     const ExpectedWorker& expected,
     int64_t max_new_tokens) {
-  ASSIGN_OR_RETURN(const SecuritySection section,
-                   LoadSecurity(options.security));
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
-                   Security::Load(section, {}));
+                   LoadCommandSecurity(options.security));
   WorkerClientOptions client;
   client.addresses =
       absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());

@@ -103,6 +103,8 @@ absl::Status PositionProbe::MeasurePosition(const ScoredSample& sample,
   const MicroBatchOptions micro_batch = {
       .head = {.temperature = config_->objective.temperature,
                .vocabulary = local_.teachers->vocabulary(),
+               .bfloat16_logits =
+                   config_->trainer.logits_precision == Precision::kBfloat16,
                .workspace = &workspace_},
       .limits = limits_};
   const auto gradient_of = [&](const Term& term) {

@@ -104,6 +104,7 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
   const Sample& sample = row.sample;
   ScoredSample scored;
   scored.id = sample.id;
+  scored.teacher = row.teacher;
   ASSIGN_OR_RETURN(
       scored.views,
       BuildViewsWithin(
@@ -151,16 +152,19 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
       scored.push_back(std::move(sample));
     }
     if (scored.empty()) continue;
-    accumulator.Add(AccumulateMicroBatch(
+    const MicroBatchResult result = AccumulateMicroBatch(
         *local_.weights,
         local_.policy->live(),
         terms_,
         scored,
         {.head = {.temperature = config_.objective.temperature,
                   .vocabulary = local_.teachers->vocabulary(),
+                  .bfloat16_logits =
+                      config_.trainer.logits_precision == Precision::kBfloat16,
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
-         .limits = MakePassLimits(config_, *local_.weights)}));
+         .limits = MakePassLimits(config_, *local_.weights)});
+    accumulator.Add(result.sums, result.by_teacher);
     progress_->Update(static_cast<int64_t>(std::min(first + size, end)));
   }
   return accumulator.Finish();

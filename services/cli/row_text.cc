@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-#include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -56,10 +55,7 @@ std::string PartsText(const RowMaterial& material) {
 absl::StatusOr<std::vector<std::string>> RowText(const Problem& problem,
                                                  const TextPipeline& text) {
   const auto ids = text.views->RolloutPrompt(problem.source());
-  if (!ids.ok()) {
-    return DataError(
-        absl::StrCat(problem.where, ": ", std::string(ids.status().message())));
-  }
+  if (!ids.ok()) return RowError(problem, ids.status());
   ASSIGN_OR_RETURN(const std::string prompt,
                    text.tokenizer->Decode(*ids, /*skip_special_tokens=*/false));
   std::vector<std::string> lines = {

@@ -17,6 +17,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/set_up_log.h"
 #include "common/config/shipped_configs.h"
+#include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
@@ -53,6 +54,7 @@ absl::Status Run(RunOptions options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
+  RETURN_IF_ERROR(CheckTrains(config));
   CatchStopRequests();
   ASSIGN_OR_RETURN(AttemptEnd end, AttemptEnd::Create(config, [] {
                      return StopRequests() > 1;

@@ -47,6 +47,7 @@ struct ServeOptions {
   std::string precision = "float32";
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
+  KvPrecision kv_precision = KvPrecision::kModel;
   std::string workers;
   std::vector<std::string> security;
   std::string listen = "127.0.0.1:8000";
@@ -162,8 +163,10 @@ absl::Status Serve(const ServeOptions& options) {
   if (options.workers.empty()) {
     LocalWorkerOptions own{.model_folder = folder,
                            .device = options.device,
-                           .slots = options.slots};
+                           .slots = options.slots,
+                           .kv_precision = options.kv_precision};
     ASSIGN_OR_RETURN(own.precision, PrecisionNamed(options.precision, folder));
+    RETURN_IF_ERROR(CheckKvPrecision(options.kv_precision, own.precision));
     if (!options.adapter.empty()) {
       ASSIGN_OR_RETURN(own.adapter_folder, FindAdapterFolder(options.adapter));
     }
@@ -235,6 +238,14 @@ void AddServeCommand(Command& app) {
                  options->slots,
                  "without --workers: answers decoded in parallel")
       .Range(1, 1024)
+      .ShowDefault();
+  command
+      .AddOption("--kv-precision",
+                 EnumVariable(&options->kv_precision),
+                 "without --workers: precision of keys and values: as the "
+                 "model, or float8, "
+                 "which takes half of the memory and changes the answers a "
+                 "little; for bfloat16 models")
       .ShowDefault();
   const CommandOption workers =
       command

@@ -170,6 +170,13 @@ std::string StatusText(const v1::GetStatusResponse& status) {
         term.value(),
         term.weight(),
         100.0 * term.clipped_fraction());
+    for (const v1::TeacherDivergence& teacher : term.teachers()) {
+      absl::StrAppendFormat(&text,
+                            "          %-22s %10.6g  unclipped, %d tokens\n",
+                            absl::StrCat("from ", Printable(teacher.name())),
+                            teacher.unclipped(),
+                            teacher.tokens());
+    }
   }
   for (const v1::RunWarning& warning : status.warnings()) {
     absl::StrAppendFormat(&text, "warning   %s\n", Printable(warning.text()));

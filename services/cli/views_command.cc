@@ -96,10 +96,7 @@ absl::Status ShowRows(const ViewsOptions& options, const Config& config) {
   for (size_t i = 0; i < count; ++i) {
     const Problem& problem = data.problems[i];
     auto row = DataRowJson(problem, base.text);
-    if (!row.ok()) {
-      return DataError(absl::StrCat(
-          problem.where, ": ", std::string(row.status().message())));
-    }
+    if (!row.ok()) return RowError(problem, row.status());
     RETURN_IF_ERROR(writer.Append(*row));
   }
   return writer.Commit();

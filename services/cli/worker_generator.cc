@@ -9,7 +9,9 @@
 #include "common/base/exit_code.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/config/validate_config.h"
 #include "common/hub/model_folder.h"
+#include "common/model/weights/describe_worker.h"
 #include "common/model/weights/placement.h"
 #include "services/trainer/publish/make_policy_update.h"
 
@@ -30,6 +32,7 @@ absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
   std::unique_ptr<WorkerGenerator> generator(
       new WorkerGenerator(options, workers, std::move(look)));
   ASSIGN_OR_RETURN(const Precision precision, options.ResolvedPrecision());
+  RETURN_IF_ERROR(CheckKvPrecision(options.kv_precision, precision));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(generator->weights_,
                    LoadModelWeights(folder, TypeOf(precision), at::kCPU));
@@ -71,10 +74,12 @@ absl::Status WorkerGenerator::AnswerAll(
                                     /*version=*/0,
                                     /*key=*/"",
                                     probe_ids,
-                                    DigestKind::kSha256));
+                                    DigestKind::kSha256,
+                                    generator_.kv_precision));
   const ExpectedWorker expected = {
       .layout_digest = weights_->layout_digest,
-      .precision = NameOf(PrecisionOf(weights_->dtype())),
+      .precision = SamplingPrecision(PrecisionOf(weights_->dtype()),
+                                     generator_.kv_precision),
       .vocab_size = weights_->config.vocab_size,
       .hidden_size = weights_->config.hidden_size,
       .end_ids = weights_->config.eos_token_ids};

@@ -1,6 +1,5 @@
 #include "services/rollout/engine_sampler.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,8 @@
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/model/weights/describe_worker.h"
-#include "common/model/weights/device_memory.h"
+#include "common/model/weights/kv_memory.h"
+#include "common/model/weights/placement.h"
 #include "common/model/weights/worker_placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -20,25 +20,26 @@
 namespace dapd {
 namespace {
 
-// Returns the KV memory of all answers together; 0: the backend decides. On a
-// shared GPU this is half of the memory that this process may still take, since
-// the other processes will take theirs.
-int64_t KvMemory(const Config& config, at::Device device) {
-  if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
-    return config.rollout.kv_memory_mib << 20;
-  }
-  const std::optional<DeviceMemory> memory =
-      MemoryOf(device, config.run.gpu_processes);
-  return memory.has_value() ? memory->free / 2 : 0;
-}
-
 std::unique_ptr<Sampler> MakeSampler(const Config& config,
                                      at::Device device,
                                      std::unique_ptr<DecodeBackend> backend) {
+  const int64_t kv_memory = KvMemoryBytes(config, backend->config(), device);
   return MakeBackendSampler(
-      std::move(backend),
-      device,
-      EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
+      std::move(backend), device, EngineOptions{.kv_memory_bytes = kv_memory});
+}
+
+DecodeBackendOptions BackendOptions(const Config& config, int64_t num_tokens) {
+  return {.slots = config.rollout.slots,
+          .num_tokens = num_tokens,
+          .kv_float8 = config.rollout.kv_precision == KvPrecision::kFloat8};
+}
+
+WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
+  WorkerDescription description =
+      DescribeWorker("rollout", weights, config.lora.rank);
+  description.precision = SamplingPrecision(PrecisionOf(weights.dtype()),
+                                            config.rollout.kv_precision);
+  return description;
 }
 
 // A rank's device, and the backend for its share of the model, which keeps the
@@ -67,14 +68,12 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   Share share{.device = placement.device,
-              .description =
-                  DescribeWorker("rollout", weights->shard, config.lora.rank),
+              .description = Describe(config, weights->shard),
               .devices = devices};
-  share.backend = MakeSharedDecodeBackend(
-      std::move(weights),
-      std::move(devices),
-      ranks,
-      {.slots = config.rollout.slots, .num_tokens = num_tokens});
+  share.backend = MakeSharedDecodeBackend(std::move(weights),
+                                          std::move(devices),
+                                          ranks,
+                                          BackendOptions(config, num_tokens));
   ReturnFreedMemory();
   std::vector<float> present = {1.0F};
   RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(present)));
@@ -98,15 +97,13 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
   ASSIGN_OR_RETURN(
       std::shared_ptr<const ModelWeights> weights,
       LoadModelWeights(config.model.path, placement.dtype, placement.device));
-  WorkerDescription description =
-      DescribeWorker("rollout", *weights, config.lora.rank);
+  WorkerDescription description = Describe(config, *weights);
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&] {
     // The backend keeps the weights that it needs; the rest is released before
     // the engine looks for free memory.
     std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
-        std::move(weights),
-        {.slots = config.rollout.slots, .num_tokens = num_tokens});
+        std::move(weights), BackendOptions(config, num_tokens));
     ReturnFreedMemory();
     loaded = Offer(std::move(description),
                    MakeSampler(config, placement.device, std::move(backend)));

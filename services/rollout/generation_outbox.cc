@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/steady_time.h"
+#include "common/generation/decode_request_message.h"
 #include "common/rpc/status_conversion.h"
 
 namespace dapd {
@@ -40,7 +41,8 @@ void GenerationOutbox::Finish(uint64_t request_id,
                               FinishReason finish_reason,
                               uint32_t num_tokens,
                               const ServedPolicy& policy,
-                              const SampleTimes& times) {
+                              const SampleTimes& times,
+                              const MemoryCost& cost) {
   MutexLock lock(&mutex_);
   if (open_.erase(request_id) == 0) return;
   v1::GenerationFinished& finished = *AddMessage(request_id).mutable_finished();
@@ -56,6 +58,7 @@ void GenerationOutbox::Finish(uint64_t request_id,
   sent.set_first_token(absl::ToUnixNanos(times.first_token));
   sent.set_ended(absl::ToUnixNanos(times.ended));
   sent.set_slot(times.slot);
+  WriteCost(cost, finished.mutable_memory_cost());
   changed_.NotifyAll();
 }
 

@@ -50,7 +50,8 @@ class GenerationOutbox {
               FinishReason finish_reason,
               uint32_t num_tokens,
               const ServedPolicy& policy,
-              const SampleTimes& times = {});
+              const SampleTimes& times = {},
+              const MemoryCost& cost = {});
   void Fail(uint64_t request_id, const absl::Status& error);
 
   // No Open follows: the outbox is done once all requests are answered and

@@ -68,20 +68,44 @@ class KvMetrics {
         restarts_(registry.AddCounter(
             "dapd_rollout_restarts_total",
             "Times that an answer gave up its memory for keys and values to "
-            "older ones, to be continued later.")) {}
+            "older ones and nothing of it was kept.")),
+        swaps_(registry.AddCounter(
+            "dapd_rollout_swaps_total",
+            "Times that the keys and values of an answer were moved to the "
+            "host's memory.")),
+        swapped_bytes_(registry.AddCounter(
+            "dapd_rollout_swapped_bytes_total",
+            "Keys and values that were moved to the host's memory.")),
+        recomputed_(registry.AddCounter(
+            "dapd_rollout_recomputed_tokens_total",
+            "Tokens of answers that were computed once more, because their "
+            "keys and values had been given up.")),
+        host_(registry.AddGauge("dapd_rollout_swapped_kv_memory_bytes",
+                                "Keys and values in the host's memory.")) {}
 
   void Record(const KvUse& use) {
     used_.Set(static_cast<double>(use.bytes));
     limit_.Set(static_cast<double>(use.limit_bytes));
-    restarts_.Add(static_cast<double>(use.restarts - known_restarts_));
-    known_restarts_ = use.restarts;
+    host_.Set(static_cast<double>(use.host_bytes));
+    const auto add = [](const Counter& counter, int64_t now, int64_t known) {
+      counter.Add(static_cast<double>(now - known));
+    };
+    add(restarts_, use.restarts, known_.restarts);
+    add(swaps_, use.cost.swaps, known_.cost.swaps);
+    add(swapped_bytes_, use.cost.swapped_bytes, known_.cost.swapped_bytes);
+    add(recomputed_, use.cost.recomputed_tokens, known_.cost.recomputed_tokens);
+    known_ = use;
   }
 
  private:
   Gauge used_;
   Gauge limit_;
   Counter restarts_;
-  int64_t known_restarts_ = 0;
+  Counter swaps_;
+  Counter swapped_bytes_;
+  Counter recomputed_;
+  Gauge host_;
+  KvUse known_;  // when it was recorded last
 };
 
 }  // namespace

@@ -209,7 +209,8 @@ void RolloutWorker::Step() {
                             token.finish_reason,
                             sequence.num_tokens,
                             served_.Of(WeightSet::kLive),
-                            sequence.times);
+                            sequence.times,
+                            token.cost);
     DAPD_FAILPOINT("worker.after_answer");
     Report(sequence, token.finish_reason);
     running_.erase(found);

@@ -337,6 +337,7 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));
   const Config& config = loaded.config;
+  RETURN_IF_ERROR(CheckTrains(config));
   if (config.trainer.ranks_per_machine > 1) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }

@@ -61,8 +61,8 @@ def make_model(folder):
     return folder
 
 
-def our_contender(folder, precision, device="cpu", slots=max(BATCHES)):
-    return Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots], OMP_NUM_THREADS=THREADS)
+def our_contender(folder, precision, device="cpu", slots=max(BATCHES), form=()):
+    return Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots, *form], OMP_NUM_THREADS=THREADS)
 
 
 def hf_contender(folder, precision, device="cpu", kind=Contender):

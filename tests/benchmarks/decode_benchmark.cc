@@ -1,9 +1,10 @@
 // Runs the generation engine on a model folder, for c2_decode.py,
 // c5_batching.py and g2_decode.py.
 //
-//   dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS
+//   dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS [bulk]
 //
-// Requests:
+// With bulk a GPU's products take their second form
+// (kernels/cuda/bulk_product.h). Requests:
 //   {"kind": "generate", "batch": B, "calls": C, "prompt": P, "new": N}
 //       samples C times B greedy answers of N tokens to prompts of P made-up
 //       tokens; each call ends before the next begins. Returns "seconds",
@@ -150,8 +151,10 @@ std::shared_ptr<const Adapter> RandomAdapter(const ModelConfig& model,
 }
 
 int Main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "usage: dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS\n";
+  const bool is_bulk = argc == 6 && std::string(argv[5]) == "bulk";
+  if (argc != 5 && !is_bulk) {
+    std::cerr << "usage: dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS "
+                 "[bulk]\n";
     return 2;
   }
   const auto precision = ParseName<Precision>(argv[2]);
@@ -170,7 +173,8 @@ int Main(int argc, char** argv) {
     backend = std::make_unique<CpuDecodeBackend>(
         model, CpuDecodeBackendOptions{.slots = slots});
   } else {
-    backend = MakeDecodeBackend(*weights, {.slots = slots});
+    backend =
+        MakeDecodeBackend(*weights, {.slots = slots, .bulk_products = is_bulk});
   }
   const ModelConfig config = (*weights)->config;
   weights->reset();

@@ -55,7 +55,21 @@ def compare(row, hidden):
     row.figure("time over the bare products'", overhead, "<= 1.25", overhead.median <= 1.25)
     extra = max(figure["gpu_extra_bytes"] for figure in mine) / 1e9
     row.figure("extra memory", f"{extra:.2f} GB", "<= 1.0 GB", extra <= 1.0)
+    measure_forms(row, shape, median(bare))
     compare_with_liger(row, shape)
+
+
+def measure_forms(row, shape, bare):
+    """Measures the forms of the loss that no run takes unless it asks for them: logits in bfloat16, and more warps in a block."""
+    for logits, warps in ("float32", 32), ("bfloat16", 16), ("bfloat16", 32):
+        name = f"{logits} logits, {warps} warps"
+        with Contender(name, [BIN / "dapd_loss_benchmark", "ours", "cuda", "bfloat16", *shape, logits, warps]) as form:
+            if logits == "float32":
+                row.check(f"{name}: gradient against float64, 4 tokens", form.ready["gradient_error"], 5e-3)
+            else:
+                row.figure(f"{name}: errors against float64, 4 tokens", f"loss {form.ready['loss_error']:.1e}, gradient {form.ready['gradient_error']:.1e}")
+            figures = [form.round(str(TOKENS)) for _ in range(4)][1:]
+            row.figure(name, f"{median(figures) * 1e3:.1f} ms, {median(figures) / bare:.2f} x the bare products")
 
 
 def compare_with_liger(row, shape):

@@ -66,26 +66,31 @@ def measure_steps(row, batch, target, engine, kv_token):
     row.figure(f"batch {batch}: share of the floor", f"{floor / step:.2f}", f">= {target:g}", floor / step >= target)
 
 
+def measure_tokens(row, what, engine):
+    for batch in BATCHES:
+        start, whole = ([engine.round(generate(batch, new)) for _ in range(2)][1]["seconds"] for new in (SHORT, NEW))
+        step = (whole - start) / (NEW - SHORT)
+        row.figure(f"batch {batch}: a token {what}", f"{step * 1e3:.2f} ms, {batch / step:.0f} tokens/s")
+
+
 def measure_adapter(row, engine):
     """Measures our engine as a run decodes, with an adapter in its own columns of the packed weights. The columns stay, so this engine
     gives no other figures."""
     engine.round(json.dumps({"kind": "adapter", "rank": RANK}))
-    for batch in BATCHES:
-        start, whole = ([engine.round(generate(batch, new)) for _ in range(2)][1]["seconds"] for new in (SHORT, NEW))
-        step = (whole - start) / (NEW - SHORT)
-        row.figure(f"batch {batch}: a token with an adapter of rank {RANK}", f"{step * 1e3:.2f} ms, {batch / step:.0f} tokens/s")
+    measure_tokens(row, f"with an adapter of rank {RANK}", engine)
 
 
 def compare_products(row):
-    """Measures the products of a step by themselves, with our kernel and with LibTorch's kernel: the adapter's columns hardly change their
-    shapes."""
+    """Measures the products of a step by themselves, with our kernel, its second form (bulk_product.h) and LibTorch's kernel: the adapter's
+    columns hardly change their shapes."""
     with Contender("products", [BIN / "dapd_gpu_kernels_benchmark", "products"]) as products:
         for batch in BATCHES:
-            rounds = {library: json.dumps({"rows": batch, "library": library}) for library in (False, True)}
-            products.round(rounds[True])
-            ours, theirs = zip(*[(products.round(rounds[False]), products.round(rounds[True])) for _ in range(3)])
-            rates = [figures[0]["bytes"] / median(figures) / 1e12 for figures in (ours, theirs)]
-            row.figure(f"batch {batch}: products of a step by themselves", f"{rates[0]:.2f} TB/s of weights, LibTorch's {rates[1]:.2f}")
+            rounds = [json.dumps({"rows": batch, "by": by}) for by in ("ours", "bulk", "library")]
+            products.round(rounds[-1])
+            kinds = zip(*[[products.round(each) for each in rounds] for _ in range(3)])
+            rates = [figures[0]["bytes"] / median(figures) / 1e12 for figures in kinds]
+            row.figure(f"batch {batch}: products of a step by themselves",
+                       f"{rates[0]:.2f} TB/s of weights, in the bulk form {rates[1]:.2f}, LibTorch's {rates[2]:.2f}")
 
 
 def measure_attention(row):
@@ -113,6 +118,8 @@ def main():
         make_model(pathlib.Path(name))
         with row.part("under an adapter"), our_contender(name, "bfloat16", "cuda") as engine:
             measure_adapter(row, engine)
+        with row.part("products in the bulk form"), our_contender(name, "bfloat16", "cuda", form=("bulk",)) as engine:
+            measure_tokens(row, "with products in the bulk form", engine)
         with our_contender(name, "bfloat16", "cuda") as engine:
             for batch, target in BATCHES.items():
                 measure_steps(row, batch, target, engine, kv_token)

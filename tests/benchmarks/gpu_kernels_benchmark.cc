@@ -12,7 +12,8 @@
 //   weights.
 // copy: copies the bytes of merge.
 // products: multiplies as a decode step of Qwen3-4B does in all layers. The
-//   request {"rows", "library"} says for how many rows, and by LibTorch or not.
+//   request {"rows", "by"} says for how many rows, and by which kernel: ours,
+//   bulk (kernels/cuda/bulk_product.h) or library (LibTorch).
 // attention: computes the attention of such a step in all layers. The request
 //   {"rows", "tokens"} has the numbers of rows and of tokens.
 // Rounds return "seconds" for one pass and "bytes" read and written.
@@ -241,10 +242,9 @@ int Main(const std::string& mode) {
     return ServeRounds({}, [&](const std::string& round) -> nlohmann::json {
       const auto asked = nlohmann::json::parse(round);
       const int64_t rows = asked.at("rows");
-      const bool by_library = asked.at("library");
-      return {
-          {"seconds", Time(20, [&] { products.Multiply(rows, by_library); })},
-          {"bytes", products.bytes()}};
+      const Products::By by = Products::Parse(asked.at("by"));
+      return {{"seconds", Time(20, [&] { products.Multiply(rows, by); })},
+              {"bytes", products.bytes()}};
     });
   }
   if (mode == "attention") {

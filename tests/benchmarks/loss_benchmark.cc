@@ -2,8 +2,11 @@
 // their gradient, and the bare products of the same size.
 //
 //   dapd_loss_benchmark ours|products cpu|cuda float32|bfloat16 HIDDEN TOKENS V
+//                       [LOGITS [WARPS]]
 //
-// A round's request is its number of tokens, at most TOKENS. c1_loss.py has the
+// LOGITS is the precision of the loss's logits (trainer.logits_precision),
+// WARPS the form of its cluster kernel (HeadLossOptions::cluster_warps). A
+// round's request is its number of tokens, at most TOKENS. c1_loss.py has the
 // peer, which draws the same inputs.
 #include <algorithm>
 #include <cmath>
@@ -65,7 +68,8 @@ struct Inputs {
   }
 };
 
-HeadLoss Compute(const Inputs& in, HeadWorkspace* workspace) {
+// Computes the loss in the form of `options`.
+HeadLoss Compute(const Inputs& in, const HeadLossOptions& options) {
   const double tokens = static_cast<double>(in.students[0].size(0));
   std::vector<TeacherScores> teachers;
   for (const at::Tensor& teacher : in.teachers) teachers.push_back({teacher});
@@ -83,7 +87,7 @@ HeadLoss Compute(const Inputs& in, HeadWorkspace* workspace) {
   return ComputeHeadLoss(in.head,
                          students,
                          terms,
-                         {.temperature = kTemperature, .workspace = workspace},
+                         options,
                          /*with_gradient=*/true);
 }
 
@@ -140,15 +144,17 @@ struct Exact {
 // Returns relative errors of the loss and gradients of a few tokens. The loss
 // is also compared with the exact loss of the same logits, which shows the
 // error of the passes over the logits alone.
-nlohmann::json CompareWithDoubles(const Inputs& in) {
+nlohmann::json CompareWithDoubles(const Inputs& in,
+                                  const HeadLossOptions& options) {
   const at::Tensor hidden = HiddenOf(in);
   const Exact exact(
       in, at::linear(hidden.to(at::kDouble), in.head.to(at::kDouble)));
   const at::Tensor rounded = at::empty({hidden.size(0), in.head.size(0)},
                                        hidden.options().dtype(at::kFloat));
   ComputeLogits(hidden, in.head, rounded);
+  if (options.bfloat16_logits) rounded.copy_(rounded.to(at::kBFloat16));
   const Exact of_same_logits(in, rounded);
-  const HeadLoss loss = Compute(in, nullptr);
+  const HeadLoss loss = Compute(in, options);
   double gradient = 0.0;
   for (size_t s = 0; s < exact.gradients.size(); ++s) {
     gradient = std::max(gradient,
@@ -186,8 +192,9 @@ double Time(const at::Tensor& any, const Work& work) {
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
 
-int ServeOurs(const Inputs& in, nlohmann::json ready) {
+int ServeOurs(const Inputs& in, HeadLossOptions options, nlohmann::json ready) {
   HeadWorkspace workspace;
+  options.workspace = &workspace;
   const bool on_gpu = in.head.is_cuda();
   const int64_t before = on_gpu ? GpuBytes().current : 0;
   return ServeRounds(std::move(ready), [&](const std::string& request) {
@@ -195,7 +202,7 @@ int ServeOurs(const Inputs& in, nlohmann::json ready) {
     if (on_gpu) at::accelerator::resetPeakStats(0);
     HeadLoss loss;
     const double seconds =
-        Time(in.head, [&] { loss = Compute(part, &workspace); });
+        Time(in.head, [&] { loss = Compute(part, options); });
     const int64_t extra = on_gpu ? GpuBytes().peak - before : 0;
     return nlohmann::json{
         {"seconds", seconds},
@@ -232,14 +239,20 @@ int ServeProducts(const Inputs& in, nlohmann::json ready) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc != 7) {
+  if (argc < 7 || argc > 9) {
     std::cerr << "usage: dapd_loss_benchmark ours|products cpu|cuda "
-                 "float32|bfloat16 HIDDEN TOKENS V\n";
+                 "float32|bfloat16 HIDDEN TOKENS V [LOGITS [WARPS]]\n";
     return 2;
   }
   const auto choice = ParseName<DeviceChoice>(argv[2]);
   const auto precision = ParseName<Precision>(argv[3]);
-  TORCH_CHECK(choice && precision, "unknown device or precision");
+  const auto logits =
+      ParseName<Precision>(argc > 7 ? argv[7] : NameOf(Precision::kFloat32));
+  TORCH_CHECK(choice && precision && logits, "unknown device or precision");
+  const HeadLossOptions options{
+      .temperature = kTemperature,
+      .bfloat16_logits = *logits == Precision::kBfloat16,
+      .cluster_warps = argc > 8 ? std::atoi(argv[8]) : 16};
   const auto device = OpenDevice({.device = *choice});
   TORCH_CHECK(device.ok(), device.status().message());
   at::NoGradGuard no_grad;
@@ -251,10 +264,10 @@ int Main(int argc, char** argv) {
   nlohmann::json ready;
   {
     at::AutoGradMode with_grad(true);
-    ready = CompareWithDoubles(in.First(4));
+    ready = CompareWithDoubles(in.First(4), options);
   }
   ForgetPeakMemory();
-  return ServeOurs(in, std::move(ready));
+  return ServeOurs(in, options, std::move(ready));
 }
 
 }  // namespace

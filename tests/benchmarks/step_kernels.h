@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
@@ -31,11 +33,18 @@ class Products {
 
   int64_t bytes() const { return bytes_; }
 
-  void Multiply(int64_t rows, bool by_library) {
+  enum class By { kOurs, kBulk, kLibrary };
+  static By Parse(const std::string& name) {
+    return name == "library" ? By::kLibrary
+           : name == "bulk"  ? By::kBulk
+                             : By::kOurs;
+  }
+
+  void Multiply(int64_t rows, By by) {
     for (size_t i = 0; i < weights_.size(); ++i) {
       const at::Tensor x = inputs_[i % std::size(kShapes)].narrow(0, 0, rows);
       at::Tensor y = results_[i % std::size(kShapes)].narrow(0, 0, rows);
-      if (by_library) {
+      if (by == By::kLibrary) {
         at::mm_out(y, x, weights_[i].t());
         continue;
       }
@@ -49,7 +58,8 @@ class Products {
                                 .y = y.data_ptr(),
                                 .y_stride = y.size(1),
                                 .number = CudaNumber::kBFloat16};
-      TORCH_CHECK(multiply_(&product, nullptr) == 0,
+      const auto multiply = by == By::kBulk ? multiply_bulk_ : multiply_;
+      TORCH_CHECK(multiply(&product, nullptr) == 0,
                   "a product was not launched");
     }
   }
@@ -61,6 +71,8 @@ class Products {
 
   decltype(&DapdCudaSkinnyProduct) multiply_ =
       Find<decltype(DapdCudaSkinnyProduct)>("DapdCudaSkinnyProduct");
+  decltype(&DapdCudaBulkProduct) multiply_bulk_ =
+      Find<decltype(DapdCudaBulkProduct)>("DapdCudaBulkProduct");
   std::vector<at::Tensor> weights_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
@@ -88,7 +100,7 @@ class Attention {
   }
 
   static int64_t Bytes(int64_t rows, int64_t tokens) {
-    return rows * tokens * kLayers * kPageBytes / kSplitTokens;
+    return rows * tokens * kLayers * kPageBytes / kPageTokens;
   }
 
   // Gives each row `tokens` tokens from here on, at most kMaxTokens.
@@ -126,10 +138,10 @@ class Attention {
   static constexpr int64_t kKvHeads = 8;
   static constexpr int64_t kHeadDim = 128;
   static constexpr int64_t kMaxTokens = 1024;
-  static constexpr int64_t kPages = kMaxTokens / kSplitTokens;
+  static constexpr int64_t kPages = kMaxTokens / kPageTokens;
   // A layer has keys and values of two bytes.
   static constexpr int64_t kPageBytes =
-      2 * 2 * kKvHeads * kSplitTokens * kHeadDim;
+      2 * 2 * kKvHeads * kPageTokens * kHeadDim;
 
   decltype(&DapdCudaDecodeAttention) attend_ =
       Find<decltype(DapdCudaDecodeAttention)>("DapdCudaDecodeAttention");

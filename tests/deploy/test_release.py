@@ -21,6 +21,7 @@ from debian_root import debian_root
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 sys.path.insert(0, str(ROOT / "deploy/release"))
+import claims  # noqa: E402
 import lock  # noqa: E402
 import normalize_image  # noqa: E402
 import parts  # noqa: E402
@@ -351,6 +352,28 @@ def test_every_wheel_with_libraries_brings_a_licence():
     found = [parts.wheel_part(distribution) for distribution, libraries in parts.wheels(names, site_packages) if libraries]
     assert {"torch", "pyarrow", "nvidia-cublas", "nvidia-cusparselt-cu13"} <= {part.name for part in found}
     assert all(file.stat().st_size > 100 for part in found for file in part.licence_files)
+
+
+def test_kernels_of_others_are_a_part_with_their_licences(tmp_path, monkeypatch):
+    """FlashAttention-3 and CUTLASS are compiled into the CUDA backend; a backend without them names nobody."""
+    deps = tmp_path / ".deps/flash-attention-3/licences"
+    deps.mkdir(parents=True)
+    for name in ("cutlass.txt", "xformers.txt"):
+        (deps / name).write_text("BSD 3-Clause License")
+    monkeypatch.setattr(parts, "ROOT", tmp_path)
+    backend = tmp_path / "lib/libdapd_cuda.so"
+    backend.parent.mkdir()
+    found = []
+    for symbols in (b"DapdCudaSample", b"DapdCudaSample DapdCudaFlashAttention3Forward"):
+        backend.write_bytes(symbols)
+        kept = claims.Claims()
+        claims.claim_kernels(kept, tmp_path)
+        found.append(kept.sorted())
+    assert found[0] == []
+    (part,) = found[1]
+    assert (part.name, part.version, part.kind, part.licence) == ("xformers", "0.0.34", "pypi", "BSD-3-Clause")
+    assert [file.name for file in part.licence_files] == ["cutlass.txt", "xformers.txt", "flash-attention.txt"]
+    assert "as shown by the AUTHORS file" in part.licence_files[-1].read_text()
 
 
 def test_a_release_is_made_of_a_commit(tmp_path):

@@ -195,7 +195,8 @@ def test_cuda_is_installed_where_a_driver_can_use_it_or_where_it_is_asked_for(dr
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "NVIDIA_VERSION_FILE": str(version)}
     result = subprocess.run([tmp_path / "deploy/install.sh", *([option] if option else [])], env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert ("deploy/requirements-cuda.txt" in (tmp_path / "calls").read_text()) == with_cuda
+    calls = (tmp_path / "calls").read_text()
+    assert ("deploy/requirements-cuda.txt" in calls) == ("deploy/fetch_flash_attention.py .deps/flash-attention-3" in calls) == with_cuda
     assert ("driver of 580 or newer" in result.stderr) == (option == "--cuda" and driver == "550.54.14")
 
 

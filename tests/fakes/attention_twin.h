@@ -1,6 +1,6 @@
 // Computes the CUDA decode attention (decode_attention_math.h) on the host: the
-// same functions in the same order of splits, lanes and groups; also computes
-// attention in float64.
+// same functions in the same order of splits, pages, lanes and groups; also
+// computes attention in float64.
 #pragma once
 
 #include <algorithm>
@@ -33,37 +33,42 @@ inline float AttentionScore(const AttentionInputs& in, int token) {
   return Butterfly(lanes) * (1.0F / sqrtf(static_cast<float>(in.head_dim)));
 }
 
-// Combines `num_parts` splits into one dimension of softmax(scores) V:
-// `outputs[i * stride]` is split i's sum of exp(score - max) v.
-inline float CombineSplits(const SoftmaxPart* parts,
-                           const float* outputs,
-                           int64_t stride,
-                           int64_t num_parts) {
-  float max = parts[0].max;
-  for (int64_t i = 1; i < num_parts; ++i) max = fmaxf(max, parts[i].max);
-  std::vector<float> lanes(32, 0.0F);
+// Combines a sequence's pages into one dimension of softmax(scores) V:
+// `outputs[i * stride]` is page i's sum of exp(score - max) v.
+inline float CombinePages(const SoftmaxPart* parts,
+                          const float* outputs,
+                          int64_t stride,
+                          int64_t num_pages) {
+  SoftmaxPart total = NoTokens();
   float output = 0.0F;
-  for (int64_t i = 0; i < num_parts; ++i) {
-    const float weight = expf(parts[i].max - max);
-    lanes[i % 32] = fmaf(weight, parts[i].sum, lanes[i % 32]);
-    output = fmaf(weight, outputs[i * stride], output);
+  for (int64_t begin = 0; begin < num_pages; begin += kSplitPages) {
+    SoftmaxPart split = NoTokens();
+    float split_output = 0.0F;
+    for (int64_t page = begin;
+         page < std::min<int64_t>(begin + kSplitPages, num_pages);
+         ++page) {
+      const FoldFactors factors = FoldPart(parts[page], split);
+      split_output = FoldOutput(factors, outputs[page * stride], split_output);
+    }
+    const FoldFactors factors = FoldPart(split, total);
+    output = FoldOutput(factors, split_output, output);
   }
-  return output / Butterfly(lanes);
+  return output / total.sum;
 }
 
 // Computes the attention in the kernel's order of sums.
 inline std::vector<float> AttentionTwin(const AttentionInputs& in) {
-  const int64_t splits = NumSplits(in.tokens);
+  const int64_t pages = NumPages(in.tokens);
   std::vector<SoftmaxPart> parts;
-  std::vector<float> outputs;  // [splits, head_dim]
-  for (int64_t split = 0; split < splits; ++split) {
-    const int begin = static_cast<int>(split) * kSplitTokens;
-    const int tokens = std::min(in.tokens - begin, kSplitTokens);
-    std::vector<float> scores(kSplitTokens, -INFINITY);
+  std::vector<float> outputs;  // [pages, head_dim]
+  for (int64_t page = 0; page < pages; ++page) {
+    const int begin = static_cast<int>(page) * kPageTokens;
+    const int tokens = std::min(in.tokens - begin, kPageTokens);
+    std::vector<float> scores(kPageTokens, -INFINITY);
     for (int t = 0; t < tokens; ++t) scores[t] = AttentionScore(in, begin + t);
     SoftmaxPart part{*std::max_element(scores.begin(), scores.end()), 0.0F};
     std::vector<float> lanes(32, 0.0F);
-    for (int t = 0; t < kSplitTokens; ++t) {
+    for (int t = 0; t < kPageTokens; ++t) {
       scores[t] = expf(scores[t] - part.max);
       lanes[t % 32] += scores[t];
     }
@@ -84,7 +89,7 @@ inline std::vector<float> AttentionTwin(const AttentionInputs& in) {
   std::vector<float> combined;
   for (int d = 0; d < in.head_dim; ++d) {
     combined.push_back(
-        CombineSplits(parts.data(), &outputs[d], in.head_dim, splits));
+        CombinePages(parts.data(), &outputs[d], in.head_dim, pages));
   }
   return combined;
 }

@@ -21,6 +21,7 @@ namespace dapd {
 struct Counts {
   int64_t most_bytes = 0;
   int64_t most_running = 0;
+  int64_t kept = 0;                    // sequences on the host
   std::map<uint32_t, int64_t> starts;  // by SamplingKey::example
 };
 
@@ -28,6 +29,7 @@ struct CountingOptions {
   int64_t slots = 4;
   bool resumes_from_the_start = true;
   int64_t tokens_a_step = 1;
+  int64_t host_memory = 0;  // 0: nothing is kept
   int64_t memory = std::numeric_limits<int64_t>::max();
   bool drifts = false;  // every start gives other tokens
   // A step over more sequences than this runs out of memory half-way.
@@ -93,6 +95,38 @@ class CountingBackend final : public DecodeBackend {
     sequence.reset();
   }
 
+  int64_t DefaultSwapBudget() const override { return options_.host_memory; }
+  int64_t SwapOut(int64_t slot, uint64_t key) override {
+    std::optional<Sequence>& sequence = slots_[static_cast<size_t>(slot)];
+    if (sequence->num_tokens == 0) {
+      Stop(slot);
+      return 0;
+    }
+    EXPECT_FALSE(kept_.contains(key));
+    const int64_t bytes = KvBytes(Computed(*sequence));
+    host_bytes_ += bytes;
+    EXPECT_LE(host_bytes_, options_.host_memory);
+    kept_.emplace(key, *sequence);
+    counts_.kept = static_cast<int64_t>(kept_.size());
+    Stop(slot);
+    return bytes;
+  }
+  bool SwapIn(int64_t slot, uint64_t key, int64_t tokens) override {
+    EXPECT_FALSE(slots_[static_cast<size_t>(slot)].has_value());
+    Sequence sequence = kept_.at(key);
+    EXPECT_GE(tokens, Need(sequence));
+    sequence.bytes = 0;
+    if (!Take(sequence, KvBytes(tokens))) return false;
+    slots_[static_cast<size_t>(slot)] = std::move(sequence);
+    DropSwapped(key);
+    return true;
+  }
+  void DropSwapped(uint64_t key) override {
+    host_bytes_ -= KvBytes(Computed(kept_.at(key)));
+    kept_.erase(key);
+    counts_.kept = static_cast<int64_t>(kept_.size());
+  }
+
   std::vector<DecodedToken> Step() override {
     std::vector<DecodedToken> tokens;
     int64_t running = 0;
@@ -130,6 +164,10 @@ class CountingBackend final : public DecodeBackend {
     int64_t bytes = 0;
   };
 
+  static int64_t Computed(const Sequence& sequence) {
+    return static_cast<int64_t>(sequence.request.prompt_ids.size()) +
+           sequence.num_tokens;
+  }
   int64_t Need(const Sequence& sequence) const {
     return std::min(static_cast<int64_t>(sequence.request.prompt_ids.size()) +
                         sequence.num_tokens + StepPositions(),
@@ -157,6 +195,8 @@ class CountingBackend final : public DecodeBackend {
   Counts& counts_;
   ModelConfig config_;
   std::vector<std::optional<Sequence>> slots_;
+  std::map<uint64_t, Sequence> kept_;
+  int64_t host_bytes_ = 0;
   int64_t bytes_ = 0;
 };
 

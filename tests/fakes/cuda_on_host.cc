@@ -80,6 +80,11 @@ int64_t& GraphUploadsWithoutMemory() {
   return uploads;
 }
 
+int64_t& PagesOfHostMemory() {
+  thread_local int64_t pages = -1;
+  return pages;
+}
+
 int64_t& StreamsWithoutMemory() {
   thread_local int64_t streams = 0;
   return streams;
@@ -190,12 +195,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const bool is_behind = *reinterpret_cast<bool*>(event);
   return is_behind && dapd::CudaHostIsStuck() ? cudaErrorNotReady : cudaSuccess;
 }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int) {
+  return cudaSuccess;
+}
 cudaError_t cudaStreamQuery(cudaStream_t) {
   ++WorkOfCudaHost().waits;
   return dapd::CudaHostIsStuck() ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  int64_t& left = dapd::PagesOfHostMemory();
+  if (left == 0) return last_error = cudaErrorMemoryAllocation;
+  if (left > 0) --left;
   *memory = new char[bytes];
   return cudaSuccess;
 }

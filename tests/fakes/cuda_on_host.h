@@ -15,6 +15,7 @@ struct CudaHostWork {
   int64_t copies = 0;
   int64_t waits = 0;             // waits of the host for streams and events
   int64_t library_products = 0;  // products that cuBLASLt was asked for
+  int64_t bulk_products = 0;     // products that bulk_product.h was asked for
   // Tokens for which the last attention was launched, and rows of that step.
   int64_t attended_tokens = 0;
   int64_t attended_rows = 0;
@@ -48,6 +49,10 @@ int64_t& GraphUploadsWithoutMemory();
 // This many of the calling thread's next graph launches succeed, and the
 // following one fails for lack of memory. If negative, all succeed.
 int64_t& LaunchesBeforeNoMemory();
+
+// This many of the calling thread's next requests for page-locked memory
+// succeed, and the following ones fail. If negative, all succeed.
+int64_t& PagesOfHostMemory();
 
 // This many of the next streams find no memory.
 int64_t& StreamsWithoutMemory();

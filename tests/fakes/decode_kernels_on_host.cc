@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/generation/sampling.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/gemm.h"
@@ -23,6 +24,7 @@
 #include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
+#include "common/kernels/float8.h"
 #include "common/tensor/aten.h"
 #include "tests/fakes/attention_twin.h"
 #include "tests/fakes/cuda_on_host.h"
@@ -60,7 +62,7 @@ int SubmitFor(CudaNumber number, const Body& body) {
   });
 }
 
-// Returns [kSplitTokens, head_dim] of a KV head in a page.
+// Returns [kPageTokens, head_dim] of a KV head in a page.
 template <typename T>
 T* Cached(const CudaKvPages& cache,
           int64_t slot,
@@ -69,9 +71,43 @@ T* Cached(const CudaKvPages& cache,
           int64_t kv_heads,
           int64_t kv_head,
           int64_t head_dim) {
-  return At<T>(cache.pages[slot * cache.pages_per_slot + page],
-               ((cache.layer * 2 + part) * kv_heads + kv_head) * kSplitTokens *
-                   head_dim);
+  return At<T>(
+      cache.pages[slot * cache.pages_per_slot + page],
+      ((cache.layer * 2 + part) * kv_heads + kv_head) * kPageTokens * head_dim);
+}
+
+// Returns a KV head's numbers and scales in a page of Float8.
+Float8* CachedFloat8(const CudaKvPages& cache,
+                     int64_t slot,
+                     int64_t page,
+                     int64_t part,
+                     int64_t kv_heads,
+                     int64_t kv_head,
+                     int64_t head_dim) {
+  return At<Float8>(cache.pages[slot * cache.pages_per_slot + page],
+                    ((cache.layer * 2 + part) * kv_heads + kv_head) *
+                        Float8PartBytes(head_dim));
+}
+BFloat16* ScalesOf(Float8* part, int64_t head_dim) {
+  return reinterpret_cast<BFloat16*>(part + kPageTokens * head_dim);
+}
+
+// Writes a token's rounded numbers.
+template <typename T>
+void WriteFloat8(const std::vector<T>& values,
+                 int64_t token,
+                 int64_t head_dim,
+                 Float8* part) {
+  float largest = 0.0F;
+  for (const T value : values) {
+    largest = std::max(largest, std::abs(ToFloat(value)));
+  }
+  const float scale = Float8Scale(largest);
+  for (int64_t i = 0; i < head_dim; ++i) {
+    part[token * head_dim + i] =
+        ToFloat8(ToFloat(values[static_cast<size_t>(i)]) / scale);
+  }
+  ScalesOf(part, head_dim)[token] = FromFloat<BFloat16>(scale);
 }
 
 template <typename T>
@@ -117,15 +153,18 @@ void RunQkv(const QkvArgs& args) {
         }
       }
       T* to = x;
-      if (head >= args.heads) {
+      std::vector<T> turned(values.size());
+      if (args.cache.is_float8 && head >= args.heads) {
+        to = turned.data();
+      } else if (head >= args.heads) {
         to = Cached<T>(args.cache,
                        slot,
-                       position / kSplitTokens,
+                       position / kPageTokens,
                        is_value ? 1 : 0,
                        args.kv_heads,
                        (head - args.heads) % args.kv_heads,
                        dim) +
-             position % kSplitTokens * dim;
+             position % kPageTokens * dim;
       }
       for (int64_t i = 0; i < dim / 2; ++i) {
         RotatedPair pair{ToFloat(values[i]), ToFloat(values[i + dim / 2])};
@@ -137,6 +176,18 @@ void RunQkv(const QkvArgs& args) {
         }
         to[i] = FromFloat<T>(pair.first);
         to[i + dim / 2] = FromFloat<T>(pair.second);
+      }
+      if (to == turned.data()) {
+        WriteFloat8(turned,
+                    position % kPageTokens,
+                    dim,
+                    CachedFloat8(args.cache,
+                                 slot,
+                                 position / kPageTokens,
+                                 is_value ? 1 : 0,
+                                 args.kv_heads,
+                                 (head - args.heads) % args.kv_heads,
+                                 dim));
       }
     }
   }
@@ -157,19 +208,30 @@ void RunAttention(const DecodeAttentionArgs& args) {
       const int64_t kv_head = head / (args.heads / args.kv_heads);
       std::vector<SoftmaxPart> parts;
       std::vector<float> outputs;
-      for (int64_t split = 0; split < NumSplits(length); ++split) {
+      for (int64_t page = 0; page < NumPages(length); ++page) {
         const auto tokens =
-            std::min<int64_t>(length - split * kSplitTokens, kSplitTokens);
-        const auto cached = [&](int64_t part) {
-          return Cached<T>(
-              args.cache, slot, split, part, args.kv_heads, kv_head, dim);
+            std::min<int64_t>(length - page * kPageTokens, kPageTokens);
+        const auto cached = [&](int64_t part, int64_t token, int64_t i) {
+          if (args.cache.is_float8) {
+            Float8* const of_head = CachedFloat8(
+                args.cache, slot, page, part, args.kv_heads, kv_head, dim);
+            return ToFloat(of_head[token * dim + i]) *
+                   ToFloat(ScalesOf(of_head, dim)[token]);
+          }
+          return ToFloat(Cached<T>(args.cache,
+                                   slot,
+                                   page,
+                                   part,
+                                   args.kv_heads,
+                                   kv_head,
+                                   dim)[token * dim + i]);
         };
         std::vector<float> scores;
         SoftmaxPart part{-INFINITY, 0.0F};
         for (int64_t t = 0; t < tokens; ++t) {
           float score = 0.0F;
           for (int64_t i = 0; i < dim; ++i) {
-            score += ToFloat(q[i]) * ToFloat(cached(0)[t * dim + i]);
+            score += ToFloat(q[i]) * cached(0, t, i);
           }
           scores.push_back(score / sqrtf(static_cast<float>(dim)));
           part.max = std::max(part.max, scores.back());
@@ -180,14 +242,14 @@ void RunAttention(const DecodeAttentionArgs& args) {
           const float weight = expf(scores[t] - part.max);
           part.sum += weight;
           for (int64_t i = 0; i < dim; ++i) {
-            outputs[begin + i] += weight * ToFloat(cached(1)[t * dim + i]);
+            outputs[begin + i] += weight * cached(1, t, i);
           }
         }
         parts.push_back(part);
       }
       for (int64_t i = 0; i < dim; ++i) {
         *At<T>(args.out, row * args.out_stride + head * dim + i) = FromFloat<T>(
-            CombineSplits(parts.data(), &outputs[i], dim, NumSplits(length)));
+            CombinePages(parts.data(), &outputs[i], dim, NumPages(length)));
       }
     }
   }
@@ -347,6 +409,14 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
   ++WorkOfCudaHost().library_products;
   Submit([product] { RunProduct(product); });
   return "";
+}
+
+extern "C" int DapdCudaHasBulkProducts() { return 1; }
+
+extern "C" int DapdCudaBulkProduct(const CudaProduct* product, void* stream) {
+  TORCH_CHECK(IsBulk(*product), "a product that the kernel does not take");
+  ++WorkOfCudaHost().bulk_products;
+  return DapdCudaSkinnyProduct(product, stream);
 }
 
 // Multiplies row by row: LibTorch's bits depend on the number of rows, the

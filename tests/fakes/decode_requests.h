@@ -25,6 +25,18 @@ inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
   return weights;
 }
 
+// Returns a decodable model with a larger vocabulary, so a head of many
+// columns.
+inline std::shared_ptr<const ModelWeights> WideHeadModel(int64_t vocabulary,
+                                                         at::ScalarType dtype) {
+  auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
+  weights->config.head_dim = 16;
+  weights->config.max_positions = 2048;
+  weights->config.vocab_size = vocabulary;
+  DrawWeights(5, 0.3, dtype, weights.get());
+  return weights;
+}
+
 // Returns a decodable model whose answers never end early.
 inline std::shared_ptr<const ModelWeights> EndlessModel(
     at::ScalarType dtype = at::kFloat) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 #include "common/model/weights/weights.h"
 
 namespace dapd {
@@ -16,9 +17,20 @@ inline at::Tensor EmptyPages(const ModelWeights& weights, int64_t pages) {
                     config.num_layers,
                     2,
                     config.num_kv_heads,
-                    kSplitTokens,
+                    kPageTokens,
                     config.head_dim},
                    weights.embedding.options());
+}
+
+// Returns the same for keys and values in Float8.
+inline at::Tensor EmptyFloat8Pages(const ModelWeights& weights, int64_t pages) {
+  const ModelConfig& config = weights.config;
+  return at::zeros({pages,
+                    config.num_layers,
+                    2,
+                    config.num_kv_heads,
+                    Float8PartBytes(config.head_dim)},
+                   weights.embedding.options().dtype(at::kByte));
 }
 
 }  // namespace dapd

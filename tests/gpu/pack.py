@@ -241,6 +241,8 @@ def main():
         tokenizer = made_once("qwen-tokenizer", [ROOT / "tests/oracle/make_qwen_tokenizer.py"], write_tokenizer)
         contents = {"programs": [(stage / "programs", ""), (stage / "files", ""), (tokenizer, "qwen-tokenizer")], "libraries": [(stage / "libraries", "")]}
         left_out = []
+        if b"DapdCudaFlashAttention3Forward\0" not in (stage / "programs/programs/lib/libdapd_cuda.so").read_bytes():
+            left_out.append({"what": "FlashAttention-3", "why": "build/lib/libdapd_cuda.so was built without it: deploy/install.sh --cuda"})
         of_nccl = None
         if for_ranks:
             of_nccl = add_nccl(stage / "ranks", python)

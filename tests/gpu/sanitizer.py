@@ -16,7 +16,7 @@ from duel import BIN, Row
 
 # Each kernel runs by itself, because it takes many times as long under the sanitizer.
 TESTS = {"dapd_generation_test": "*CudaDecodeParityTest.ResidualNorm*:*CudaDecodeParityTest.SwiGlu*:*CudaDecodeParityTest.QkvAndAttention*:"
-                                 "*CudaDecodeParityTest.SampledTokens*:*CudaProductParityTest.*/6",
+                                 "*CudaDecodeParityTest.SampledTokens*:*CudaProductParityTest.*/6:*CudaProductParityTest.*/13",
          "dapd_objective_test": "HeadLossAccuracyTest.OnAGpu*",
          "dapd_model_test": "CudaParityTest.TrainingRows*"}
 TOOLS = ("memcheck", "racecheck", "synccheck")

@@ -14,7 +14,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, wh
 
 # Moves through the steps with the arrow keys and reads every legend at each step.
 READ_CHARTS = """(() => {
-  const read = () => Object.fromEntries([...document.querySelectorAll('[data-chart]')].map((chart) => [chart.dataset.chart,
+  const read = () => Object.fromEntries([...document.querySelectorAll('[data-chart]:not([hidden])')].map((chart) => [chart.dataset.chart,
     Object.fromEntries([...chart.querySelectorAll('.legend button')].map((entry) =>
       [entry.dataset.series, Number(entry.querySelector('.value').dataset.value)]))]));
   const plot = document.querySelector('[data-chart=loss] svg.plot');

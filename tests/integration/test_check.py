@@ -67,6 +67,17 @@ def test_prompts_that_are_cut_are_counted(workspace, tmp_path):
     assert result.returncode == 3 and "around the problem alone and would be cut to 4" in result.stderr, result
 
 
+def test_answers_are_not_judged_for_a_grader_that_does_not_need_them(workspace, tmp_path):
+    rows = [json.dumps({"problem": f"Write program {i}.", "solution": "print()", "answer": "Any program that prints what it is told to " * 9})
+            for i in range(4)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    settings = {"data.path": tmp_path / "rows.jsonl", "data.answer_column": "answer"}
+    warned = check(workspace, **settings)
+    assert warned.returncode == 0 and "expected answers are whole texts" in warned.stderr, warned
+    silent = check(workspace, **settings, **{"grader.command": "[python3, grade.py]"})
+    assert silent.returncode == 0 and "expected answers" not in silent.stderr, silent
+
+
 @pytest.mark.parametrize("key", ["objective.temperature", "objective.purified.beta", "objective.purified.soft_clip"])
 def test_divisors_that_single_precision_cannot_bear_are_refused(workspace, key):
     result = check(workspace, **{key: "1e-39"})

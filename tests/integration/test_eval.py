@@ -32,7 +32,8 @@ def rows_of(path):
 
 def test_a_benchmark_without_solutions_is_evaluated(workspace, benchmark, tmp_path):
     output = tmp_path / "answers.jsonl"
-    report = json.loads(workspace.dapd(*arguments(workspace, benchmark, "--output", output)).stdout)
+    done = workspace.dapd(*arguments(workspace, benchmark, "--output", output, "--kv-memory-mib", 64))
+    report = json.loads(done.stdout)
     assert (report["problems"], report["samples"]) == (3, 2)
     rows = rows_of(output)
     assert [(row["id"], row["sample"]) for row in rows] == [(f"q{i}", k) for i in range(3) for k in range(2)]
@@ -41,6 +42,8 @@ def test_a_benchmark_without_solutions_is_evaluated(workspace, benchmark, tmp_pa
     assert report["truncated"]["mean"] == pytest.approx(sum(row["finish_reason"] == "length" for row in rows) / 6)
     assert report["accuracy"]["mean"] == pytest.approx(sum(row["correct"] for row in rows) / 6)
     assert list(report["pass_at"]) == ["1", "2"]
+    tokens = sum(row["tokens"] for row in rows)
+    assert f"6 answers with {tokens} tokens were sampled; 0 tokens were computed once more (0.00 %)" in done.stderr, done.stderr
 
 
 def test_a_second_call_goes_on_where_the_first_was_killed(workspace, benchmark, tmp_path):
@@ -137,6 +140,43 @@ def test_workers_give_the_answers_of_this_process(workspace, benchmark, tmp_path
         for service in services:
             service.kill()
             service.wait()
+
+
+def test_conversations_of_a_column_are_what_a_live_worker_answers(workspace, tmp_path):
+    """The system message of each conversation stands where data.system would put it, and its last question in place of the row's own."""
+    flags = ("--precision", "float32")
+    rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": str(2 * i)} for i in range(3)]
+    system = "Answer like a pirate."
+
+    def with_chats(earlier):
+        return [{**row, "question": "Which colour has the sky?", "chat": [
+            {"role": "system", "content": system}, *earlier, {"role": "user", "content": row["question"]},
+            {"role": "assistant", "content": "It is " + row["target"]}]} for row in rows]
+
+    earlier = [{"role": "user", "content": "May I ask you something?"}, {"role": "assistant", "content": "Aye."}]
+    files = {"plain": rows, "chats": with_chats([]), "longer": with_chats(earlier)}
+    for name, lines in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, system_of_all in (("silent", ""), ("pirate", system)):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({"model": {"path": "none"}, "data": {"system": system_of_all}}))
+    port = free_port()
+    service = start("dapd-rollout", workspace, **{"rollout.listen": f"127.0.0.1:{port}", "metrics.rollout_listen": "127.0.0.1:0"})
+
+    def answers(data, config, *more):
+        output = tmp_path / f"{data}-{config}{len(more)}.jsonl"
+        call = arguments(workspace, tmp_path / f"{data}.jsonl", "--output", output, *flags, "--workers", f"127.0.0.1:{port}", *more)
+        workspace.dapd(*call, "--config", tmp_path / f"{config}.yaml")
+        return [row["text"] for row in rows_of(output)]
+
+    try:
+        expected = answers("plain", "pirate")
+        assert answers("chats", "silent", "--messages-column", "chat") == expected
+        assert answers("plain", "silent") != expected
+        assert answers("chats", "silent") != expected
+        assert answers("longer", "silent", "--messages-column", "chat") != expected
+    finally:
+        service.kill()
+        service.wait()
 
 
 def test_no_worker_is_an_error_that_names_the_address(workspace, benchmark):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from drawn_page import needs_chromium
 from service_process import fetch, running
 
 from workspace import BIN, ROOT, Workspace, children, free_port, set_flags, wait_for
@@ -71,6 +72,31 @@ def test_rows_with_their_own_teachers_end_the_same_after_kills(taught, routed_ru
     assert taught.adapter_digest("killed") == routed_run
 
 
+def test_each_step_tells_the_divergence_from_each_teacher(taught, routed_run):
+    """Also of a run that was killed and went on: its lines are those of the run that nothing happened to."""
+    lines = {name: taught.metrics(name) for name in ("routed", "killed")}
+    for line in lines["routed"]:
+        term = line["terms"]["opd"]
+        assert term["teachers"].keys() <= {"base", "big", "small"} and "teachers" not in line["terms"]["cross"]
+        assert sum(measured["tokens"] for measured in term["teachers"].values()) == term["tokens"]
+        assert all(measured["unclipped"] > 0 for name, measured in term["teachers"].items() if name != "base")
+    assert [line["terms"] for line in lines["killed"]] == [line["terms"] for line in lines["routed"]]
+
+
+@needs_chromium
+def test_the_report_draws_each_teacher(taught, routed_run, page):
+    page.open((taught.runs("routed") / "report.html").as_uri())
+    page.wait("document.querySelectorAll('[data-chart=teachers] path[data-series]').length === 3")
+    names = page.js("[...document.querySelectorAll('[data-chart=teachers] path[data-series]')].map((path) => path.dataset.series)")
+    assert set(names) == {f"terms/opd/teachers/{name}/unclipped" for name in ("base", "big", "small")}
+    rows = page.js("[...document.querySelectorAll('#terms tbody tr')].map((row) => row.textContent)")
+    last = taught.metrics("routed")[-1]["terms"]["opd"]["teachers"]
+    shown = [row for row in rows if row.startswith("from ")]
+    assert [(row.split("true KL")[0], row.split(", ")[1]) for row in shown] == [
+        (f"from {name}", f"{measured['tokens']} tokens") for name, measured in last.items()]
+    assert page.problems == []
+
+
 def test_a_run_shows_its_teachers_apart(taught):
     port = free_port()
     metrics = free_port()
@@ -84,6 +110,14 @@ def test_a_run_shows_its_teachers_apart(taught):
         text = fetch(f"http://127.0.0.1:{metrics}/metrics")[1]
         assert re.search(r'^dapd_trainer_workers\{[^}]*role="teacher"[^}]*state="ready"[^}]*teacher="small"[^}]*\} 1$', text, re.MULTILINE), text
         assert re.search(r'^dapd_trainer_[a-z_]+\{[^}]*teacher="big"[^}]*term="cross"', text, re.MULTILINE), text
+        # Three rows in turn name three teachers, so each has had a row before long.
+        wait_for(lambda: {name for line in taught.metrics("shown") for name in line["terms"]["opd"]["teachers"]} == {"base", "big", "small"},
+                 what="a row of each teacher")
+        text = fetch(f"http://127.0.0.1:{metrics}/metrics")[1]
+        for name in ("base", "big", "small"):
+            assert re.search(rf'^dapd_trainer_teacher_divergence\{{[^}}]*teacher="{name}"[^}}]*term="opd"[^}}]*\}} [0-9]', text, re.MULTILINE), text
+        status = taught.dapd("status", f"127.0.0.1:{port}").stdout
+        assert re.search(r"^term +opd .*\n +from (base|big|small) +\S+  unclipped, \d+ tokens$", status, re.MULTILINE), status
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)

@@ -49,6 +49,7 @@ def teachers_setting(teachers, **more):
 
 
 def compare(case, terms, teachers, tmp_path, rows=None):
+    """Compares values and gradients with autograd's, also by the teachers that rows name."""
     live = make_adapter(tmp_path / "live", case.folder, 1)
     snapshot = make_adapter(tmp_path / "snapshot", case.folder, 2)
     out = case.replay("--adapter", live, "--snapshot", snapshot,
@@ -64,6 +65,15 @@ def compare(case, terms, teachers, tmp_path, rows=None):
     gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
     print(f"{[term['name'] for term in terms]}: values {error:.1e}, gradients {gradient_error:.1e}")
     assert error < 1e-5 and gradient_error < 1e-4
+    for term in terms if rows is not None else ():
+        found = json.loads((out / "objective.json").read_text())["terms"][term["name"]]["teachers"]
+        assert found.keys() == {view["teacher"] for view in views}
+        for name, measured in found.items():
+            alone = [view for view in views if view["teacher"] == name]
+            expected = oracle.accumulate(alone, len(alone))["terms"][term["name"]]  # one micro-batch: the mean over all tokens
+            print(f"{term['name']} from {name}: {measured['unclipped']:.6f} of {expected['value']:.6f} over {measured['tokens']} tokens")
+            assert measured["tokens"] == expected["tokens"]
+            assert measured["unclipped"] == pytest.approx(expected["value"], rel=1e-5)
 
 
 @pytest.mark.parametrize("vocabulary", [288, 320, 448])

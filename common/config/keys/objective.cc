@@ -116,6 +116,14 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           "one of them teaches, in terms of its own with an equal share of "
           "objective.kappa.")
           .CountsUnlessDefault(),
+      Text("objective.dapd.cross_weights",
+           &c.objective.dapd.cross_weights,
+           "dapd: weights with which the teacher of its four terms with a "
+           "Cross view reads them: the name of a teacher in `teachers`, row, "
+           "or a set of weights (base, snapshot, ema, live). Empty: the "
+           "snapshot in the entangled terms, and the base in the Privileged "
+           "Anchors.")
+          .CountsUnlessDefault(),
       Any("objective.purified.recentre",
           &c.objective.purified.recentre,
           "purified_opsd: whether the mean over the vocabulary is subtracted "

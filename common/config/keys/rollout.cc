@@ -77,9 +77,20 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             100 * kMillion,
             "MiB of memory for keys and values in one worker. Answers take "
             "memory as they grow. An answer that does not fit beside older "
-            "answers waits, or releases its memory and is continued later, "
-            "with the same result. 0: half of the memory that is free after "
-            "the model has been loaded.")
+            "answers waits, or is moved to the host's memory and continued "
+            "later, with the same result. 0: on a GPU that no other process "
+            "uses, what is free after the model has been loaded, without the "
+            "memory that decoding still needs and a twentieth of the GPU; "
+            "otherwise half of what is free.")
+          .MayChange(),
+      OneOf(
+          "rollout.kv_precision",
+          &c.rollout.kv_precision,
+          "Precision of keys and values. model: that of the model. float8: 8 "
+          "bits (e4m3 with a scale for each token and head), which takes half "
+          "of the memory and changes the log-probabilities a little. A worker "
+          "that answers for `dapd eval` or `dapd serve` may have it; a run "
+          "that trains refuses it.")
           .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,

@@ -173,6 +173,14 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           "(trainer.pack_tokens, trainer.chunk_tokens), which changes results "
           "within rounding.")
           .MayChange(),
+      OneOf("trainer.logits_precision",
+            &c.trainer.logits_precision,
+            "Precision to which the loss rounds the logits of its models. "
+            "bfloat16 is the precision of the released code. On a GPU the loss "
+            "then reads half as many bytes, and everywhere its gradients are "
+            "less exact, most of all where student and target agree "
+            "(docs/objective.md). It needs model.precision bfloat16.")
+          .CountsUnlessDefault(),
       OneOf("trainer.when_done",
             &c.trainer.when_done,
             "Action of the trainer at the end of the run. exit: it exits. "

@@ -48,8 +48,11 @@ struct AtenBackend::Sequence {
   int64_t num_sampled = 0;
 };
 
-AtenBackend::AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens)
-    : model_(std::move(model)), num_tokens_(num_tokens) {
+AtenBackend::AtenBackend(DecoderModel model,
+                         int64_t slots,
+                         int64_t num_tokens,
+                         bool kv_float8)
+    : model_(std::move(model)), num_tokens_(num_tokens), kv_float8_(kv_float8) {
   slots_.resize(static_cast<size_t>(slots));
 }
 
@@ -72,12 +75,17 @@ void AtenBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   model_.SetAdapter(std::move(adapter));
 }
 
+KvCache AtenBackend::TakeCache(int64_t tokens) const {
+  return KvCache(weights().config,
+                 CapacityFor(tokens),
+                 weights().dtype(),
+                 weights().device(),
+                 kv_float8_);
+}
+
 bool AtenBackend::Start(int64_t slot, DecodeRequest request) {
   return FindsMemory([&] {
-    KvCache cache(weights().config,
-                  CapacityFor(static_cast<int64_t>(request.prompt_ids.size())),
-                  weights().dtype(),
-                  weights().device());
+    KvCache cache = TakeCache(static_cast<int64_t>(request.prompt_ids.size()));
     slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
         Sequence{std::move(request), std::move(cache)});
   });
@@ -160,9 +168,31 @@ std::vector<DecodedToken> AtenBackend::Step() {
 }
 
 std::vector<float> AtenBackend::ScoreTokens(const std::vector<int32_t>& ids) {
+  if (kv_float8_) return ScoreByDecoding(ids);
   const at::Tensor logprobs = model_.TokenLogprobs(ids);
   const float* values = logprobs.const_data_ptr<float>();
   return {values, values + logprobs.numel()};
+}
+
+std::vector<float> AtenBackend::ScoreByDecoding(
+    const std::vector<int32_t>& ids) const {
+  at::NoGradGuard no_grad;
+  KvCache cache = TakeCache(static_cast<int64_t>(ids.size()));
+  std::vector<KvCache*> caches(slots_.size(), nullptr);
+  caches[0] = &cache;
+  std::vector<float> scored;
+  for (size_t t = 0; t + 1 < ids.size(); ++t) {
+    at::Tensor rows = at::zeros({t == 0 ? 1 : num_slots()}, at::kLong);
+    rows[0] = ids[t];
+    rows = rows.to(weights().device());
+    const at::Tensor hidden = t == 0 ? model_.ForwardPrompt(rows, &cache)
+                                     : model_.ForwardTokens(rows, caches);
+    const at::Tensor logits = ApplyHead(weights(), hidden).cpu().contiguous();
+    scored.push_back(LogProbability(
+        {logits.const_data_ptr<float>(), static_cast<size_t>(logits.size(1))},
+        ids[t + 1]));
+  }
+  return scored;
 }
 
 }  // namespace dapd

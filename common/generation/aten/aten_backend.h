@@ -27,8 +27,12 @@ namespace dapd {
 class AtenBackend : public DecodeBackend {
  public:
   // `num_tokens` is the number of ids that the tokenizer knows; 0 means the
-  // whole vocabulary.
-  AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens);
+  // whole vocabulary. With `kv_float8` keys and values are rounded to Float8
+  // (KvCache), also within a prompt.
+  AtenBackend(DecoderModel model,
+              int64_t slots,
+              int64_t num_tokens,
+              bool kv_float8 = false);
   ~AtenBackend() override;
 
   const ModelConfig& config() const override { return model_.config(); }
@@ -52,11 +56,16 @@ class AtenBackend : public DecodeBackend {
   // Samples the next token of a slot from its logits.
   DecodedToken Sample(int64_t slot, const at::Tensor& logits);
   std::vector<DecodedToken> DecodeRunning();
+  // Does ScoreTokens through a cache, one token after the other.
+  std::vector<float> ScoreByDecoding(const std::vector<int32_t>& ids) const;
+  // Takes a cache with room for `tokens` tokens.
+  KvCache TakeCache(int64_t tokens) const;
 
   const ModelWeights& weights() const { return model_.weights(); }
 
   DecoderModel model_;
   const int64_t num_tokens_;
+  const bool kv_float8_;
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
 };
 

@@ -32,6 +32,10 @@ int64_t CpuDecodeBackend::DefaultKvBudget() const {
   return AvailableMemory() / 2;
 }
 
+int64_t CpuDecodeBackend::DefaultSwapBudget() const {
+  return AvailableMemory() / 4;
+}
+
 void CpuDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   // A failure may leave half of the old adapter and half of the new adapter.
   packed_ = false;
@@ -81,6 +85,23 @@ bool CpuDecodeBackend::Resume(int64_t slot,
 void CpuDecodeBackend::Stop(int64_t slot) {
   slots_[static_cast<size_t>(slot)].reset();
   std::erase(prefilling_, slot);
+}
+
+int64_t CpuDecodeBackend::SwapOut(int64_t slot, uint64_t key) {
+  std::unique_ptr<Sequence>& sequence = slots_[static_cast<size_t>(slot)];
+  if (!sequence->is_running) {
+    Stop(slot);
+    return 0;
+  }
+  const int64_t bytes = KvBytes(sequence->cache.length());
+  swapped_[key] = std::move(sequence);
+  return bytes;
+}
+
+bool CpuDecodeBackend::SwapIn(int64_t slot, uint64_t key, int64_t /*tokens*/) {
+  const auto kept = swapped_.extract(key);
+  slots_[static_cast<size_t>(slot)] = std::move(kept.mapped());
+  return true;
 }
 
 int64_t CpuDecodeBackend::KnownTokens() const {

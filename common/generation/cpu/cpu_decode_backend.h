@@ -5,11 +5,13 @@
 // their Start. So a new prompt delays the running sequences by a bounded time,
 // and the weights are read once for all. A resumed sequence gets prompt and
 // answer as its prompt, since a pass gives a token the same bits whatever else
-// is in the pass.
+// is in the pass. A sequence that is swapped out stays where it is: it leaves
+// the memory of the running sequences for the memory of the kept ones.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -38,6 +40,8 @@ class CpuDecodeBackend : public DecodeBackend {
   // Returns half of the memory that the machine, or this process's control
   // group, has left.
   int64_t DefaultKvBudget() const override;
+  // Returns a quarter of that memory.
+  int64_t DefaultSwapBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
   // Returns false only if the system has no addresses left.
   bool Start(int64_t slot, DecodeRequest request) override;
@@ -48,6 +52,9 @@ class CpuDecodeBackend : public DecodeBackend {
   // Always succeeds: memory is taken when it is written (cpu_kv_cache.h).
   bool Reserve(int64_t /*slot*/, int64_t /*tokens*/) override { return true; }
   void Stop(int64_t slot) override;
+  int64_t SwapOut(int64_t slot, uint64_t key) override;
+  bool SwapIn(int64_t slot, uint64_t key, int64_t tokens) override;
+  void DropSwapped(uint64_t key) override { swapped_.erase(key); }
   std::vector<DecodedToken> Step() override;
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
 
@@ -85,6 +92,7 @@ class CpuDecodeBackend : public DecodeBackend {
   bool packed_ = true;                            // adapter_ is complete
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> prefilling_;                // slots, first come first
+  std::map<uint64_t, std::unique_ptr<Sequence>> swapped_;  // by key
 };
 
 }  // namespace dapd

@@ -24,6 +24,11 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
   find(api.start, "DapdCudaDecoderStart");
   find(api.extend, "DapdCudaDecoderExtend");
   find(api.stop, "DapdCudaDecoderStop");
+  find(api.pause, "DapdCudaDecoderPause");
+  find(api.resume, "DapdCudaDecoderContinue");
+  find(api.copy_pages, "DapdCudaDecoderCopyPages");
+  find(api.take_host_memory, "DapdCudaTakeHostMemory");
+  find(api.free_host_memory, "DapdCudaFreeHostMemory");
   find(api.launch, "DapdCudaDecoderLaunch");
   find(api.collect, "DapdCudaDecoderCollect");
   find(api.launched, "DapdCudaDecoderLaunched");

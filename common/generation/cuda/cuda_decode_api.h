@@ -22,6 +22,11 @@ struct CudaDecodeApi {
   decltype(&DapdCudaDecoderStart) start = nullptr;
   decltype(&DapdCudaDecoderExtend) extend = nullptr;
   decltype(&DapdCudaDecoderStop) stop = nullptr;
+  decltype(&DapdCudaDecoderPause) pause = nullptr;
+  decltype(&DapdCudaDecoderContinue) resume = nullptr;
+  decltype(&DapdCudaDecoderCopyPages) copy_pages = nullptr;
+  decltype(&DapdCudaTakeHostMemory) take_host_memory = nullptr;
+  decltype(&DapdCudaFreeHostMemory) free_host_memory = nullptr;
   decltype(&DapdCudaDecoderLaunch) launch = nullptr;
   decltype(&DapdCudaDecoderCollect) collect = nullptr;
   decltype(&DapdCudaDecoderLaunched) launched = nullptr;

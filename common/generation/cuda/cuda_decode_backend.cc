@@ -1,6 +1,8 @@
 #include "common/generation/cuda/cuda_decode_backend.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <span>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/tensor/device_copy.h"
 
@@ -60,6 +63,7 @@ CudaDecodeBackend::CudaDecodeBackend(ModelWeights weights,
     : model_(std::move(weights), options, api, std::move(ranks)) {
   slots_.resize(static_cast<size_t>(model_.slots()));
   kv_budget_ = api.free_bytes() / 2;
+  host_pages_ = std::make_unique<CudaHostPages>(api, page_bytes());
 }
 
 template <typename Function, typename... Args>
@@ -85,18 +89,32 @@ int64_t CudaDecodeBackend::StepPositions() const { return kTokensAhead; }
 int64_t CudaDecodeBackend::KvBytes(int64_t tokens) const {
   if (tokens > model_.max_tokens()) return kTooLong;
   const ModelConfig& config = model_.own_config();
-  return NumSplits(tokens) * kSplitTokens * config.num_layers * 2 *
-         config.num_kv_heads * config.head_dim *
+  return NumPages(tokens) * config.num_layers * 2 * config.num_kv_heads *
+         PartBytes();
+}
+
+int64_t CudaDecodeBackend::PartBytes() const {
+  const int64_t head_dim = model_.own_config().head_dim;
+  if (model_.kv_float8()) return Float8PartBytes(head_dim);
+  return kPageTokens * head_dim *
          static_cast<int64_t>(model_.tensor_options().dtype().itemsize());
 }
 
 at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
   const ModelConfig& config = model_.own_config();
-  return at::empty({NumSplits(tokens),
+  if (model_.kv_float8()) {
+    return at::empty({NumPages(tokens),
+                      config.num_layers,
+                      2,
+                      config.num_kv_heads,
+                      PartBytes()},
+                     model_.tensor_options().dtype(at::kByte));
+  }
+  return at::empty({NumPages(tokens),
                     config.num_layers,
                     2,
                     config.num_kv_heads,
-                    kSplitTokens,
+                    kPageTokens,
                     config.head_dim},
                    model_.tensor_options());
 }
@@ -125,10 +143,10 @@ bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
 bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
   Sequence& sequence = *slots_[static_cast<size_t>(slot)];
   const int64_t first = sequence.num_pages();
-  const int64_t more = NumSplits(tokens) - first;
+  const int64_t more = NumPages(tokens) - first;
   if (more <= 0) return true;
   try {
-    sequence.pages.push_back(TakePages(more * kSplitTokens));
+    sequence.pages.push_back(TakePages(more * kPageTokens));
   } catch (const c10::OutOfMemoryError&) {
     return false;
   }
@@ -147,6 +165,90 @@ void CudaDecodeBackend::Stop(int64_t slot) {
     return token.slot == slot;
   });
   slots_[static_cast<size_t>(slot)].reset();
+}
+
+void CudaDecodeBackend::CopyPages(const std::vector<void*>& to,
+                                  const std::vector<void*>& from) const {
+  Call(&CudaDecodeApi::copy_pages,
+       to.data(),
+       from.data(),
+       static_cast<int64_t>(to.size()),
+       page_bytes());
+}
+
+int64_t CudaDecodeBackend::SwapOut(int64_t slot, uint64_t key) {
+  Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+  if (!sequence.prefilled) {
+    Stop(slot);
+    return 0;
+  }
+  Swapped swapped{.request = std::move(sequence.request)};
+  for (const DecodedToken& token : pending_) {
+    if (token.slot == slot) swapped.tokens.push_back(token);
+  }
+  std::array<CudaDecodedToken, kSampledRing> tokens;
+  int64_t num_tokens = 0;
+  Call(
+      &CudaDecodeApi::pause, slot, &swapped.paused, tokens.data(), &num_tokens);
+  for (const CudaDecodedToken& token : std::span(tokens).first(num_tokens)) {
+    swapped.tokens.push_back(Finite(token));
+  }
+  // The last token's keys and values are not computed yet.
+  const int64_t positions =
+      static_cast<int64_t>(swapped.request.prompt_ids.size()) +
+      swapped.paused.num_sampled - 1;
+  std::vector<void*> pages = AddressesOf(sequence.pages);
+  pages.resize(static_cast<size_t>(KvBytes(positions) / page_bytes()));
+  const auto count = static_cast<int64_t>(pages.size());
+  swapped.pages = host_pages_->Take(count);
+  const bool is_kept = !swapped.pages.empty();
+  if (is_kept) {
+    CopyPages(swapped.pages, pages);
+    swapped_[key] = std::move(swapped);
+  }
+  Stop(slot);
+  return is_kept ? count * page_bytes() : 0;
+}
+
+bool CudaDecodeBackend::SwapIn(int64_t slot, uint64_t key, int64_t tokens) {
+  Swapped& swapped = swapped_.at(key);
+  auto sequence = std::make_unique<Sequence>();
+  try {
+    sequence->pages.push_back(TakePages(tokens));
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+  const std::vector<void*> pages = AddressesOf(sequence->pages);
+  CopyPages({pages.begin(),
+             pages.begin() + static_cast<std::ptrdiff_t>(swapped.pages.size())},
+            swapped.pages);
+  // A sequence that has ended only has tokens to return.
+  if (!swapped.paused.has_ended) {
+    CudaContinued continued{
+        .slot = slot,
+        .sequence = SequenceOf(swapped.request, /*forced=*/nullptr),
+        .num_tokens = static_cast<int64_t>(swapped.request.prompt_ids.size()),
+        .last_token = swapped.paused.last_token,
+        .pages = PagesFrom(0, pages)};
+    continued.sequence.num_sampled = swapped.paused.num_sampled;
+    Call(&CudaDecodeApi::resume, &continued);
+  }
+  for (DecodedToken token : swapped.tokens) {
+    token.slot = slot;
+    pending_.push_back(token);
+  }
+  sequence->request = std::move(swapped.request);
+  sequence->prefilled = true;
+  slots_[static_cast<size_t>(slot)] = std::move(sequence);
+  DropSwapped(key);
+  return true;
+}
+
+void CudaDecodeBackend::DropSwapped(uint64_t key) {
+  const auto swapped = swapped_.find(key);
+  if (swapped == swapped_.end()) return;
+  host_pages_->Give(swapped->second.pages);
+  swapped_.erase(swapped);
 }
 
 void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
@@ -229,6 +331,17 @@ void CudaDecodeBackend::PrefillWaiting() {
   }
 }
 
+DecodedToken CudaDecodeBackend::Finite(const CudaDecodedToken& token) const {
+  const CudaSampled& sampled = token.sampled;
+  // The caller that gets this error asks the device whether it works and waits
+  // for all launched work, so that work must end here first.
+  if (sampled.token < 0) model_.ranks().Settle();
+  TORCH_CHECK(sampled.token >= 0,
+              "[engine] the logits are not finite: the weights that are "
+              "served cannot be sampled from");
+  return {token.slot, sampled.token, sampled.logprob};
+}
+
 std::vector<DecodedToken> CudaDecodeBackend::Collect(
     std::vector<float>* scored) {
   std::vector<CudaDecodedToken> collected(
@@ -237,17 +350,11 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
   Call(&CudaDecodeApi::collect, collected.data(), &count);
   std::vector<DecodedToken> tokens;
   for (int64_t i = 0; i < count; ++i) {
-    const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
-    // The caller that gets this error asks the device whether it works and
-    // waits for all launched work, so that work must end here first.
-    if (sampled.token < 0) model_.ranks().Settle();
-    TORCH_CHECK(sampled.token >= 0,
-                "[engine] the logits are not finite: the weights that are "
-                "served cannot be sampled from");
-    if (slot == num_slots()) {
-      scored->push_back(sampled.logprob);
+    const DecodedToken token = Finite(collected[static_cast<size_t>(i)]);
+    if (token.slot == num_slots()) {
+      scored->push_back(token.logprob);
     } else {
-      tokens.push_back({slot, sampled.token, sampled.logprob});
+      tokens.push_back(token);
     }
   }
   return tokens;

@@ -9,10 +9,13 @@
 //            batches of steps launched and returns the tokens of the older
 //            batch
 //   Stop     gives the pages back
+//   SwapOut  copies the pages to page-locked memory of the host, and gives them
+//            back; SwapIn takes pages and copies the contents into them
 //
 // Bits: all steps have the same number of rows, splits of attention lie at
 // fixed positions and products over prompts have a fixed number of rows, so a
-// sequence's tokens do not depend on its neighbours. A resumed sequence is
+// sequence's tokens do not depend on its neighbours. Pages are copied as bytes,
+// so a swapped sequence continues from the same numbers. A resumed sequence is
 // decoded again from its prompt: a prefill of its answer would sum in another
 // order.
 //
@@ -28,19 +31,22 @@
 //
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of the memory that is free on the GPU when the backend is
-// made; the rest is for prompts and other processes. A prompt that finds no
-// memory while other sequences run waits for them; it is an error only if it
-// finds none alone.
+// made; a worker that is alone on its GPU gives more (answer_memory.h). The
+// rest is for prompts and other processes. A prompt that finds no memory while
+// other sequences run waits for them; it is an error only if it finds none
+// alone.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/cuda_decode_model.h"
+#include "common/generation/cuda/cuda_host_pages.h"
 #include "common/generation/cuda/cuda_ranks.h"
 #include "common/generation/decode_backend.h"
 #include "common/model/weights/weights.h"
@@ -65,18 +71,30 @@ class CudaDecodeBackend : public DecodeBackend {
   bool Start(int64_t slot, DecodeRequest request) override;
   bool Reserve(int64_t slot, int64_t tokens) override;
   void Stop(int64_t slot) override;
+  int64_t DefaultSwapBudget() const override {
+    return host_pages_->limit_bytes();
+  }
+  int64_t SwapOut(int64_t slot, uint64_t key) override;
+  bool SwapIn(int64_t slot, uint64_t key, int64_t tokens) override;
+  void DropSwapped(uint64_t key) override;
   std::vector<DecodedToken> Step() override;
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
 
  private:
   struct Sequence {
     DecodeRequest request;
-    // [pages, layers, 2, kv_heads, kSplitTokens, head_dim] each. The first
-    // tensor has the prompt's pages.
+    // As PrefillPrompt::pages each. The first tensor has the prompt's pages.
     std::vector<at::Tensor> pages;
     bool prefilled = false;
 
     int64_t num_pages() const;
+  };
+  // A sequence on the host.
+  struct Swapped {
+    DecodeRequest request;
+    CudaPaused paused;
+    std::vector<DecodedToken> tokens;  // not yet returned
+    std::vector<void*> pages;
   };
   // Calls a function of the library with the decoder and throws if it fails
   // (CudaRanks::Check).
@@ -84,7 +102,13 @@ class CudaDecodeBackend : public DecodeBackend {
   void Call(Function CudaDecodeApi::*function, Args... args) const;
   // Returns DapdCudaDecoderRunning.
   int64_t num_running() const;
+  int64_t page_bytes() const { return KvBytes(1); }
+  // Returns the bytes of the keys, or values, of a KV head in a page.
+  int64_t PartBytes() const;
   at::Tensor TakePages(int64_t tokens) const;
+  // Copies pages between the device and the host.
+  void CopyPages(const std::vector<void*>& to,
+                 const std::vector<void*>& from) const;
   // A sequence whose prompt is not computed yet.
   struct Waiting {
     int64_t slot = 0;
@@ -97,6 +121,8 @@ class CudaDecodeBackend : public DecodeBackend {
   // The part of one rank; `sums` is null if there are no others.
   void PrefillOnRank(std::span<const Waiting> prompts, CudaRankSums* sums);
   void PrefillWaiting();
+  // Returns a token of the decoder. Throws if its logits were not finite.
+  DecodedToken Finite(const CudaDecodedToken& token) const;
   // Returns the tokens of the oldest launch; tokens of the scoring slot go to
   // `scored`.
   std::vector<DecodedToken> Collect(std::vector<float>* scored);
@@ -105,8 +131,12 @@ class CudaDecodeBackend : public DecodeBackend {
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> waiting_;                   // taken slots without a
                                                   // prefill
-  std::vector<DecodedToken> pending_;  // arrived while ScoreTokens ran
-  // It is destroyed first, because running steps read the sequences' pages.
+  std::vector<DecodedToken> pending_;  // arrived while ScoreTokens ran, or with
+                                       // a sequence that came back
+  std::map<uint64_t, Swapped> swapped_;  // by key
+  // The model is destroyed before the pages, because running steps and copies
+  // use them.
+  std::unique_ptr<CudaHostPages> host_pages_;
   CudaDecodeModel model_;
 };
 

@@ -143,6 +143,7 @@ void CudaDecodeModel::MakeDecoder() {
   const std::vector<CudaDecoderLayer> layers = Layers();
   const CudaDecoderSpec spec{
       .number = NumberOf(weights_.dtype()),
+      .kv_float8 = options_.kv_float8,
       .ranks = ranks_.nccl(),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,
@@ -163,6 +164,7 @@ void CudaDecodeModel::MakeDecoder() {
       .max_tokens = max_tokens_,
       .max_rows = GpuDecodeRows(options_.slots),
       .stable_bits = options_.stable_bits,
+      .bulk_products = options_.bulk_products,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};
   workspace_ = TakeBytes(api_.workspace(&spec));

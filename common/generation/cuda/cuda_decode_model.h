@@ -24,12 +24,14 @@ namespace dapd {
 struct CudaDecodeOptions {
   int64_t slots = 32;
   int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
+  bool kv_float8 = false;  // keys and values in 8 bits (float8.h)
   // If not set, packed_weights.h chooses it by the weights' precision.
   std::optional<AdapterForm> adapter_form;
   // If false, a step has as many rows as sequences run, rounded up to a power
   // of two. That is faster when most sequences have ended, but where cuBLASLt
   // computes products (skinny_product.h) their bits then depend on each other.
   bool stable_bits = true;
+  bool bulk_products = false;  // CudaDecoderSpec
 };
 
 class CudaDecodeModel {
@@ -58,6 +60,7 @@ class CudaDecodeModel {
   // Returns how many sequences run at a time. The decoder has one more slot,
   // for scoring.
   int64_t slots() const { return options_.slots; }
+  bool kv_float8() const { return options_.kv_float8; }
   // Returns the length of the longest sequence, prompt and answer.
   int64_t max_tokens() const { return max_tokens_; }
   const CudaDecodeApi& api() const { return api_; }

@@ -23,7 +23,9 @@ void CudaDecodeStep::Norm(Pass* pass,
 }
 
 void CudaDecodeStep::Launch(Pass* pass, const CudaProduct& product) {
-  if (IsSkinny(product)) {
+  if (bulk_products_ && IsBulk(product)) {
+    pass->outcome.Cuda("product", DapdCudaBulkProduct(&product, pass->stream));
+  } else if (IsSkinny(product)) {
     pass->outcome.Cuda("product",
                        DapdCudaSkinnyProduct(&product, pass->stream));
   } else {
@@ -167,14 +169,15 @@ void CudaDecodeStep::RunMlp(Pass* pass, const CudaDecoderLayer& layer) {
 
 CudaOutcome CudaDecodeStep::Run(const DecodeBucket& bucket,
                                 cudaStream_t stream) {
-  Pass pass{.bucket = bucket,
-            .rows = {bucket.rows, memory_.slot_of_row, memory_.positions},
-            .cache = {memory_.pages, memory_.pages_per_slot, 0},
-            .norm = {.num_rows = bucket.rows,
-                     .x = memory_.x,
-                     .hidden = spec_.hidden,
-                     .eps = spec_.eps},
-            .stream = stream};
+  Pass pass{
+      .bucket = bucket,
+      .rows = {bucket.rows, memory_.slot_of_row, memory_.positions},
+      .cache = {memory_.pages, memory_.pages_per_slot, 0, spec_.kv_float8},
+      .norm = {.num_rows = bucket.rows,
+               .x = memory_.x,
+               .hidden = spec_.hidden,
+               .eps = spec_.eps},
+      .stream = stream};
   const EmbeddingArgs embedding{.rows = pass.rows,
                                 .tokens = memory_.tokens,
                                 .embedding = spec_.embedding,

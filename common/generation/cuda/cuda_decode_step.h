@@ -19,6 +19,7 @@
 #include "common/generation/cuda/cuda_decoder.h"
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/gemm.h"
 
@@ -37,6 +38,7 @@ class CudaDecodeStep {
  public:
   CudaDecodeStep(const CudaDecoderSpec& spec, const CudaDecoderMemory& memory)
       : spec_(spec),
+        bulk_products_(spec.bulk_products && DapdCudaHasBulkProducts() != 0),
         layers_(spec.layers, spec.layers + spec.num_layers),
         memory_(memory),
         gemm_(memory.gemm_workspace) {}
@@ -83,6 +85,7 @@ class CudaDecodeStep {
   void RunMlp(Pass* pass, const CudaDecoderLayer& layer);
 
   const CudaDecoderSpec spec_;
+  const bool bulk_products_;
   const std::vector<CudaDecoderLayer> layers_;
   const CudaDecoderMemory& memory_;
   CudaGemm gemm_;

@@ -13,6 +13,7 @@
 #include "common/generation/cuda/cuda_decode_step.h"
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
+#include "common/generation/cuda/cuda_page_copies.h"
 #include "common/generation/cuda/cuda_step_graphs.h"
 #include "common/kernels/decode_attention_math.h"
 
@@ -32,13 +33,24 @@ class CudaDecoder {
         prompt_tokens_(static_cast<size_t>(spec.slots), 0),
         max_tokens_(static_cast<size_t>(spec.slots), 0),
         num_pages_(static_cast<size_t>(spec.slots), 0),
-        seen_(static_cast<size_t>(spec.slots), 0) {}
+        seen_(static_cast<size_t>(spec.slots), 0),
+        last_token_(static_cast<size_t>(spec.slots), 0) {}
   ~CudaDecoder();
 
   CudaOutcome Prepare();
   CudaOutcome Start(std::span<const CudaPrompt> prompts, const float* logits);
   CudaOutcome Extend(int64_t slot, const CudaSlotPages& pages);
   CudaOutcome Stop(int64_t slot);
+  CudaOutcome Pause(int64_t slot,
+                    CudaPaused* paused,
+                    CudaDecodedToken* tokens,
+                    int64_t* num_tokens);
+  CudaOutcome Continue(const CudaContinued& continued);
+  CudaOutcome CopyPages(std::span<void* const> to,
+                        std::span<void* const> from,
+                        size_t page_bytes) {
+    return copies_.Copy(to, from, page_bytes, stream_);
+  }
   CudaOutcome Launch(int64_t steps);
   CudaOutcome Collect(CudaDecodedToken* tokens, int64_t* num_tokens);
   void DropGraphs() { graphs_.Clear(); }
@@ -77,6 +89,7 @@ class CudaDecoder {
   cudaStream_t stream_ = nullptr;
   CudaStepGraphs graphs_;
   CudaBursts bursts_;
+  CudaPageCopies copies_;
   DecodeBucket bucket_;  // of the graph that runs
   // True if the device has row_slots_ and graphs_ has bucket_. Only Launch maps
   // rows, so a graph that finds no memory does not undo a first token.
@@ -90,6 +103,7 @@ class CudaDecoder {
   std::vector<int64_t> max_tokens_;        // prompt and answer, by slot
   std::vector<int64_t> num_pages_;         // by slot
   std::vector<int32_t> seen_;              // tokens read, by slot
+  std::vector<int32_t> last_token_;        // the last of them, by slot
   std::vector<CudaDecodedToken> drained_;  // read, not yet returned
 };
 
@@ -105,6 +119,7 @@ CudaOutcome CudaDecoder::Prepare() {
   // each other, so a prompt's keys are written before a step reads them.
   outcome.Cuda("cudaStreamCreate", cudaStreamCreate(&stream_));
   if (outcome.ok()) outcome = bursts_.Prepare();
+  if (outcome.ok()) outcome = copies_.Prepare();
   if (!outcome.ok()) return outcome;
   outcome.Cuda("clear",
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
@@ -122,6 +137,7 @@ void CudaDecoder::Read(const CudaDecoderSnapshot& snapshot) {
       drained_.push_back(
           {static_cast<int32_t>(slot),
            snapshot.sampled[slot * kSampledRing + seen_[slot] % kSampledRing]});
+      last_token_[slot] = drained_.back().sampled.token;
     }
   }
   for (int64_t row = 0; row < bucket_.rows; ++row) {
@@ -269,8 +285,7 @@ bool CudaDecoder::HavePages(int64_t steps) const {
     const int32_t slot = row_slots_[row];
     if (slot < 0) continue;
     // The last token's keys and values are not computed yet.
-    if (NumSplits(TokensAfter(slot, steps) - 1) > num_pages_[slot])
-      return false;
+    if (NumPages(TokensAfter(slot, steps) - 1) > num_pages_[slot]) return false;
   }
   return true;
 }
@@ -284,6 +299,55 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
   running_[slot] = false;
   mapped_ = false;
   if (num_running() == 0) without_memory_.clear();
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::Pause(int64_t slot,
+                               CudaPaused* paused,
+                               CudaDecodedToken* tokens,
+                               int64_t* num_tokens) {
+  CudaOutcome outcome = Drain();
+  if (!outcome.ok()) return outcome;
+  *paused = {.num_sampled = seen_[slot],
+             .last_token = last_token_[slot],
+             .has_ended = !running_[slot]};
+  const auto end = std::ranges::copy_if(
+      drained_, tokens, [slot](const CudaDecodedToken& token) {
+        return token.slot == slot;
+      });
+  *num_tokens = end.out - tokens;
+  return Stop(slot);
+}
+
+CudaOutcome CudaDecoder::Continue(const CudaContinued& continued) {
+  // A snapshot of an earlier launch would be read as this sequence's.
+  CudaOutcome outcome = Drain();
+  if (!outcome.ok()) return outcome;
+  const int64_t slot = continued.slot;
+  const int32_t num_sampled = continued.sequence.num_sampled;
+  const auto position =
+      static_cast<int32_t>(continued.num_tokens - 1) + num_sampled;
+  const auto set = [&](auto* array, const auto& value) {
+    // The source is pageable memory, which the call has read when it returns.
+    outcome.Cuda("continue",
+                 cudaMemcpyAsync(array + slot,
+                                 &value,
+                                 sizeof(value),
+                                 cudaMemcpyHostToDevice,
+                                 stream_));
+  };
+  set(memory_.sequences, continued.sequence);
+  set(memory_.positions, position);
+  set(memory_.tokens, continued.last_token);
+  if (!outcome.ok()) return outcome;
+  outcome = Extend(slot, continued.pages);
+  if (!outcome.ok()) return outcome;
+  seen_[slot] = num_sampled;
+  last_token_[slot] = continued.last_token;
+  prompt_tokens_[slot] = continued.num_tokens;
+  max_tokens_[slot] = continued.num_tokens + continued.sequence.max_new_tokens;
+  running_[slot] = true;
+  mapped_ = false;
   return outcome;
 }
 
@@ -373,6 +437,33 @@ extern "C" int DapdCudaDecoderExtend(void* decoder,
 
 extern "C" int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error) {
   return DecoderAt(decoder).Stop(slot).Give(error);
+}
+
+extern "C" int DapdCudaDecoderPause(void* decoder,
+                                    int64_t slot,
+                                    CudaPaused* paused,
+                                    CudaDecodedToken* tokens,
+                                    int64_t* num_tokens,
+                                    char* error) {
+  return DecoderAt(decoder).Pause(slot, paused, tokens, num_tokens).Give(error);
+}
+
+extern "C" int DapdCudaDecoderContinue(void* decoder,
+                                       const CudaContinued* sequence,
+                                       char* error) {
+  return DecoderAt(decoder).Continue(*sequence).Give(error);
+}
+
+extern "C" int DapdCudaDecoderCopyPages(void* decoder,
+                                        void* const* to,
+                                        void* const* from,
+                                        int64_t num_pages,
+                                        int64_t page_bytes,
+                                        char* error) {
+  const auto count = static_cast<size_t>(num_pages);
+  return DecoderAt(decoder)
+      .CopyPages({to, count}, {from, count}, static_cast<size_t>(page_bytes))
+      .Give(error);
 }
 
 extern "C" int DapdCudaDecoderLaunch(void* decoder,

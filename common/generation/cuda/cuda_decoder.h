@@ -56,6 +56,7 @@ struct CudaDecoderLayer {
 // else to the whole model.
 struct CudaDecoderSpec {
   CudaNumber number = CudaNumber::kFloat32;
+  bool kv_float8 = false;  // as CudaKvPages::is_float8
   NcclRanks ranks;
   int64_t hidden = 0;
   int64_t intermediate = 0;
@@ -79,6 +80,9 @@ struct CudaDecoderSpec {
   // in which a sequence's bits do not depend on how many run (LeastStableRows).
   int64_t max_rows = 0;
   bool stable_bits = true;
+  // If true, devices that have it compute products in the form of
+  // bulk_product.h, which waits for its first measurement.
+  bool bulk_products = false;
   const int32_t* end_tokens = nullptr;  // device memory
   int64_t num_end_tokens = 0;
 };
@@ -105,6 +109,23 @@ struct CudaPrompt {
   CudaSequence sequence;
   int64_t num_tokens = 0;  // tokens whose keys and values are in the pages
   CudaSlotPages pages;     // from the first page on
+};
+
+// A sequence that leaves its slot to continue later, in any slot, from pages
+// with the same contents.
+struct CudaPaused {
+  int32_t num_sampled = 0;
+  int32_t last_token = 0;  // its keys and values are not in the pages yet
+  bool has_ended = false;  // it does not continue
+};
+
+// A paused sequence that continues. Structs and arrays are in host memory.
+struct CudaContinued {
+  int64_t slot = 0;
+  CudaSequence sequence;   // as in CudaPrompt; `num_sampled` is CudaPaused's
+  int64_t num_tokens = 0;  // of the prompt
+  int32_t last_token = 0;
+  CudaSlotPages pages;  // from the first page on
 };
 
 struct CudaDecodedToken {
@@ -149,6 +170,36 @@ int DapdCudaDecoderExtend(void* decoder,
 // Stops the sequence of a slot; a slot without a sequence stays so. Waits for
 // all launched work.
 int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
+
+// Stops the sequence of a slot, as DapdCudaDecoderStop does, and says how it
+// continues. `tokens` gets its tokens that no Collect has returned, in order,
+// up to kSampledRing.
+int DapdCudaDecoderPause(void* decoder,
+                         int64_t slot,
+                         CudaPaused* paused,
+                         CudaDecodedToken* tokens,
+                         int64_t* num_tokens,
+                         char* error);
+// Continues a sequence in a free slot: its next token has the bits that it
+// would have had without the pause. Waits for all launched work.
+int DapdCudaDecoderContinue(void* decoder,
+                            const CudaContinued* sequence,
+                            char* error);
+// Copies pages of `page_bytes` between the device and page-locked memory of the
+// host, from[i] to to[i], on a stream of its own. The copies begin after all
+// launched work, and everything that is launched or copied later begins after
+// them. The host does not wait: it may free the device's pages, or take host
+// pages for other copies, at once. The arrays are in host memory.
+int DapdCudaDecoderCopyPages(void* decoder,
+                             void* const* to,
+                             void* const* from,
+                             int64_t num_pages,
+                             int64_t page_bytes,
+                             char* error);
+// Takes page-locked memory of the host, and frees it. All copies of the memory
+// must have ended: the decoder waits for them when it is destroyed.
+int DapdCudaTakeHostMemory(int64_t bytes, void** memory, char* error);
+void DapdCudaFreeHostMemory(void* memory);
 
 // Launches `steps` (up to kMaxBurst) steps of all running sequences and
 // returns. At most kMaxBursts launches may be uncollected. Fails, with nothing

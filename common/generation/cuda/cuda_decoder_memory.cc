@@ -56,7 +56,7 @@ CudaDecoderMemory::CudaDecoderMemory(const CudaDecoderSpec& spec,
   take(positions, spec.slots * static_cast<int64_t>(sizeof(int32_t)));
   take(tokens, spec.slots * static_cast<int64_t>(sizeof(int32_t)));
 
-  pages_per_slot = NumSplits(spec.max_tokens);
+  pages_per_slot = NumPages(spec.max_tokens);
   take(pages,
        spec.slots * pages_per_slot * static_cast<int64_t>(sizeof(void*)));
 

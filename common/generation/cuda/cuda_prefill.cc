@@ -7,6 +7,7 @@
 #include "common/model/rope.h"
 #include "common/model/variable_length_attention.h"
 #include "common/tensor/device_copy.h"
+#include "common/tensor/float8_tensor.h"
 
 namespace dapd {
 namespace {
@@ -67,24 +68,77 @@ at::Tensor FloatLogits(const at::Tensor& hidden, const at::Tensor& head) {
   return at::mm(hidden.to(at::kFloat), head.to(at::kFloat).t());
 }
 
-// Copies a prompt's keys and values [layers, 2, K, tokens, D] into its pages,
-// all layers at once.
+// Copies a prompt's keys and values [layers, 2, K, tokens, width] into its
+// pages [pages, layers, 2, K, kPageTokens, width], all layers at once.
 void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
   const int64_t tokens = from.size(3);
-  const int64_t full = tokens / kSplitTokens;
-  const int64_t rest = tokens % kSplitTokens;
+  const int64_t full = tokens / kPageTokens;
+  const int64_t rest = tokens % kPageTokens;
   if (full > 0) {
     pages.narrow(0, 0, full)
-        .copy_(from.narrow(3, 0, full * kSplitTokens)
-                   .unflatten(3, {full, kSplitTokens})
+        .copy_(from.narrow(3, 0, full * kPageTokens)
+                   .unflatten(3, {full, kPageTokens})
                    .permute({3, 0, 1, 2, 4, 5}));
   }
   if (rest > 0) {
     pages[full]
         .narrow(3, 0, rest)
-        .copy_(from.narrow(3, full * kSplitTokens, rest));
+        .copy_(from.narrow(3, full * kPageTokens, rest));
   }
 }
+
+// The keys and values of a pass, [layers, 2, K, rows, D], in the form of its
+// pages.
+class PassKeysAndValues {
+ public:
+  PassKeysAndValues(const ModelConfig& config,
+                    int64_t rows,
+                    const at::TensorOptions& options,
+                    bool is_float8)
+      : head_dim_(config.head_dim), is_float8_(is_float8) {
+    const auto take = [&](int64_t width, at::ScalarType type) {
+      return at::empty({config.num_layers, 2, config.num_kv_heads, rows, width},
+                       options.dtype(type));
+    };
+    numbers_ = take(head_dim_,
+                    is_float8 ? at::kFloat8_e4m3fn
+                              : c10::typeMetaToScalarType(options.dtype()));
+    if (is_float8) scales_ = take(1, at::kBFloat16);
+  }
+
+  // Takes a layer's keys (part 0) or values (part 1), [rows, K, D].
+  void Put(int64_t layer, int64_t part, const at::Tensor& from) {
+    const at::Tensor by_head = from.transpose(0, 1);
+    if (!is_float8_) {
+      numbers_[layer][part].copy_(by_head);
+      return;
+    }
+    const Float8Tensor rounded = RoundToFloat8(by_head);
+    numbers_[layer][part].copy_(rounded.numbers);
+    scales_[layer][part].copy_(rounded.scales);
+  }
+
+  // Copies rows [begin, end) into a prompt's pages.
+  void Copy(int64_t begin, int64_t end, const at::Tensor& pages) const {
+    const at::Tensor numbers = numbers_.narrow(3, begin, end - begin);
+    if (!is_float8_) return CopyToPages(numbers, pages);
+    const int64_t bytes = kPageTokens * head_dim_;
+    CopyToPages(numbers,
+                pages.narrow(4, 0, bytes)
+                    .view(at::kFloat8_e4m3fn)
+                    .unflatten(4, {kPageTokens, head_dim_}));
+    CopyToPages(scales_.narrow(3, begin, end - begin),
+                pages.narrow(4, bytes, pages.size(4) - bytes)
+                    .view(at::kBFloat16)
+                    .unsqueeze(5));
+  }
+
+ private:
+  int64_t head_dim_;
+  bool is_float8_;
+  at::Tensor numbers_;
+  at::Tensor scales_;  // of Float8 numbers: [layers, 2, K, rows, 1]
+};
 
 }  // namespace
 
@@ -100,16 +154,13 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
   const RotaryAngles angles =
       MakeRotaryAngles(config, pass.positions, weights.dtype());
   ResidualStream stream{weights.embedding.index_select(0, pass.ids)};
-  const at::Tensor cached = at::empty({config.num_layers,
-                                       2,
-                                       config.num_kv_heads,
-                                       pass.ids.size(0),
-                                       config.head_dim},
-                                      stream.x.options());
+  PassKeysAndValues cached(config,
+                           pass.ids.size(0),
+                           stream.x.options(),
+                           prompts.front().pages.scalar_type() == at::kByte);
   const PackedPass how{.block = pass.block, .sum = sum};
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);
-    const at::Tensor own = cached[layer];
     LayerPass(config, weights.layers[index], angles)
         .Forward(
             PackedProjections(packed.layers()[index], how),
@@ -117,8 +168,8 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
                 const at::Tensor& k,
                 const at::Tensor& v,
                 AttentionStatistics* statistics) {
-              own[0].copy_(k.transpose(0, 1));
-              own[1].copy_(v.transpose(0, 1));
+              cached.Put(layer, 0, k);
+              cached.Put(layer, 1, v);
               return attention.Forward(q, k, v, statistics);
             },
             /*rows=*/{},
@@ -126,9 +177,7 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
             /*activations=*/nullptr);
   }
   for (size_t i = 0; i < prompts.size(); ++i) {
-    CopyToPages(cached.narrow(
-                    3, pass.offsets[i], pass.offsets[i + 1] - pass.offsets[i]),
-                prompts[i].pages);
+    cached.Copy(pass.offsets[i], pass.offsets[i + 1], prompts[i].pages);
   }
   ResidualStream last{stream.x.index_select(0, pass.last_rows),
                       stream.delta.index_select(0, pass.last_rows)};

@@ -24,8 +24,10 @@ namespace dapd {
 
 struct PrefillPrompt {
   std::span<const int32_t> ids;
-  // [pages, layers, 2, K, kSplitTokens, D]: receives the keys and values, from
-  // the first page on.
+  // [pages, layers, 2, K, kPageTokens, D]: receives the keys and values, from
+  // the first page on. Bytes [pages, layers, 2, K, Float8PartBytes] receive
+  // them as Float8 (CudaKvPages); attention within the prompts is over the
+  // numbers before they are rounded. All prompts of a pass have the same kind.
   at::Tensor pages;
 };
 

@@ -10,13 +10,15 @@
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 #include "common/model/spec/executor_support.h"
 
 namespace dapd {
 namespace {
 
 // Returns why the kernels do not take this model, or an empty string.
-std::string MisfitOf(const ModelWeights& weights) {
+std::string MisfitOf(const ModelWeights& weights,
+                     const CudaDecodeOptions& options) {
   const ModelConfig& config = weights.config;
   if (std::string misfit = Misfit(Executor::kCudaDecoder, config);
       !misfit.empty()) {
@@ -32,6 +34,11 @@ std::string MisfitOf(const ModelWeights& weights) {
                         "; head_dim must be a multiple of 8 up to 256 and at "
                         "most 8 heads may share one key-value head");
   }
+  if (options.kv_float8 &&
+      (weights.dtype() != at::kBFloat16 || !FitsFloat8(config.head_dim))) {
+    return "keys and values in float8 need a bfloat16 model with a head_dim "
+           "that is a multiple of 16";
+  }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
     return "hidden and intermediate size must be multiples of 8";
   }
@@ -43,8 +50,9 @@ std::string MisfitOf(const ModelWeights& weights) {
 }
 
 // Returns nothing if the kernels cannot be used, and logs the reason.
-std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
-  const std::string misfit = MisfitOf(weights);
+std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights,
+                                    const CudaDecodeOptions& options) {
+  const std::string misfit = MisfitOf(weights, options);
   const std::optional<CudaDecodeApi> api = FindCudaDecodeApi();
   if (misfit.empty() && api) return api;
   LogWarning(absl::StrCat(
@@ -59,7 +67,7 @@ std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options) {
-  const std::optional<CudaDecodeApi> api = ApiFor(*weights);
+  const std::optional<CudaDecodeApi> api = ApiFor(*weights, options);
   if (!api) return nullptr;
   ModelWeights taken = *weights;
   if (options.adapter_form.value_or(FormFor(taken.dtype())) ==
@@ -88,7 +96,7 @@ std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
     Collective& collective,
     const CudaDecodeOptions& options) {
   ModelWeights own = CudaWeightsOfRank(*share);
-  const std::optional<CudaDecodeApi> api = ApiFor(own);
+  const std::optional<CudaDecodeApi> api = ApiFor(own, options);
   if (!api) return nullptr;
   CudaDecodeRanks ranks{
       share->shard.config, share->layout, devices, &collective};

@@ -23,19 +23,18 @@ constexpr int kBlocks = 2;
 constexpr size_t kSharedOfMultiprocessor = size_t{164} << 10;
 constexpr size_t kSharedOfSystem = size_t{1} << 10;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
-constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
-// Every key of a split belongs to one lane group, every head to one warp.
-static_assert(kKeysPerLane * kKeysPerWarpPass * kAttentionWarps ==
-              kSplitTokens);
+constexpr int kKeysPerLane = kPageTokens / kAttentionWarps / kKeysPerWarpPass;
+// Every key of a page belongs to one lane group, every head to one warp.
+static_assert(kKeysPerLane * kKeysPerWarpPass * kAttentionWarps == kPageTokens);
 static_assert(kMaxHeadDim <= kAttentionThreads);
 
-// Computes scores[g][t] = q_g . k_t / sqrt(head_dim) for the split's tokens.
+// Computes scores[g][t] = q_g . k_t / sqrt(head_dim) for the page's tokens.
 template <int kGroup>
 __device__ void Scores(const float (*q)[kMaxHeadDim],
                        const float* keys,
                        int tokens,
                        int head_dim,
-                       float (*scores)[kSplitTokens]) {
+                       float (*scores)[kPageTokens]) {
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int first_key =
@@ -77,7 +76,7 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
 // Computes group_sums[i][g][d], the share of value group i in sum_t
 // scores[g][t] v_t[d].
 template <int kGroup>
-__device__ void Values(const float (*scores)[kSplitTokens],
+__device__ void Values(const float (*scores)[kPageTokens],
                        const float* values,
                        int tokens,
                        int head_dim,
@@ -110,10 +109,12 @@ template <int kGroup>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendFloat(DecodeAttentionArgs args) {
   __shared__ alignas(16) float q[kGroup][kMaxHeadDim];
-  __shared__ float scores[kGroup][kSplitTokens];
+  __shared__ float scores[kGroup][kPageTokens];
   // NumValueGroups * head_dim is at most twice the threads.
   __shared__ float group_sums[2 * kAttentionThreads * kGroup];
-  __shared__ SplitDealer<float> dealer;
+  __shared__ float totals[kGroup * kMaxHeadDim];
+  __shared__ FoldFactors factors[kGroup];
+  __shared__ PageDealer<float> dealer;
   __shared__ CombineState state;
   WaitForLaunchBefore();
   LetNextLaunchBegin();
@@ -121,116 +122,124 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
   const int group = static_cast<int>(args.heads / args.kv_heads);
   dealer.Begin(args);
   __syncthreads();
-  for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
-    const AttentionSplit<float>& split = dealer.split(turn);
+  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+  SoftmaxPart softmax = NoTokens();  // of the warp's head
+  for (int turn = 0; dealer.page(turn).keys != nullptr; ++turn) {
+    const AttentionPage<float>& page = dealer.page(turn);
     dealer.Deal(args, turn + 1);
     const float* query = static_cast<const float*>(args.q) +
-                         split.row * args.q_stride +
-                         split.KvHead() * group * head_dim;
+                         page.row * args.q_stride +
+                         page.KvHead() * group * head_dim;
     for (int i = threadIdx.x; i < kGroup * head_dim; i += kAttentionThreads) {
       const int g = i / head_dim;
       q[g][i % head_dim] = g < group ? query[i] : 0.0F;
     }
     __syncthreads();
-    Scores<kGroup>(q, split.keys, split.tokens(), head_dim, scores);
+    Scores<kGroup>(q, page.keys, page.tokens(), head_dim, scores);
     __syncthreads();
-    const AttentionScratch scratch = ScratchOf(args);
-    const int64_t first_head = split.FirstHead(args);
-    const int warp = threadIdx.x / kWarp;
     if (warp < kGroup) {
       const SoftmaxPart part = Exponentials(scores[warp]);
-      if (threadIdx.x % kWarp == 0 && warp < group) {
-        scratch.parts[(first_head + warp) * scratch.splits + split.index] =
-            part;
-      }
+      if (warp < group) AddPage(args, page, part, softmax, factors[warp]);
     }
     __syncthreads();
     Values<kGroup>(
-        scores, split.Values(args), split.tokens(), head_dim, group_sums);
+        scores, page.Values(args), page.tokens(), head_dim, group_sums);
     __syncthreads();
+    const AttentionScratch scratch = ScratchOf(args);
     for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
       float sum = 0.0F;
       for (int v = 0; v < NumValueGroups(head_dim); ++v) {
         sum += group_sums[v * kGroup * head_dim + i];
       }
-      const int64_t head = first_head + i / head_dim;
-      scratch.outputs[(head * scratch.splits + split.index) * head_dim +
-                      i % head_dim] = sum;
+      const int g = i / head_dim;
+      totals[i] =
+          FoldOutput(factors[g], sum, page.BeginsSum() ? 0.0F : totals[i]);
+      if (!page.EndsSum()) continue;
+      scratch
+          .outputs[page.PlaceOf(scratch, page.FirstHead(args) + g) * head_dim +
+                   i % head_dim] = totals[i];
     }
     __syncthreads();
-    // The splits' weights take the memory of the sums.
-    static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
-    if (split.is_last) CombineIfLast(args, split, group_sums, state);
-    __syncthreads();  // the next split's sums are written there
+    if (page.is_last) {
+      CombineIfLast<float>(args, page, dealer.pages_per_block(), state);
+    }
   }
 }
 
-// kParts is the number of parts of 32 dimensions, rounded up. While a split is
-// computed, the loads of the next split are under way: its keys as soon as this
-// split's keys are multiplied, its values as soon as this split's values are
+// kParts is the number of parts of 32 dimensions, rounded up. While a page is
+// computed, the loads of the next page are under way: its keys as soon as this
+// page's keys are multiplied, its values as soon as this page's values are
 // added up.
-template <int kParts>
+template <typename Cached, int kParts>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendBFloat16(DecodeAttentionArgs args) {
-  __shared__ SplitDealer<BFloat16> dealer;
+  constexpr bool kHasScales = BlockValues<Cached>::kHasScales;
+  __shared__ PageDealer<Cached> dealer;
   __shared__ HeadRows rows;
   __shared__ CombineState state;
-  extern __shared__ BFloat16Pairs values_and_weights[];
+  __shared__ PageScales::Shared scales;
+  extern __shared__ BFloat16Pairs shared_values[];
   const int head_dim = static_cast<int>(args.head_dim);
   const int group = static_cast<int>(args.heads / args.kv_heads);
-  auto* const values = reinterpret_cast<BFloat16*>(values_and_weights);
-  auto* const weights =
-      reinterpret_cast<float*>(values + kSplitTokens * ValueStride(head_dim));
+  BlockValues<Cached> values(shared_values, head_dim);
   dealer.Begin(args);
   __syncthreads();
-  WarpKeys<kParts> keys;
-  const AttentionSplit<BFloat16>& first = dealer.split(0);
+  WarpKeys<Cached, kParts> keys;
+  [[maybe_unused]] PageScales own_scales;
+  const auto load_keys =
+      [&](const AttentionPage<Cached>& page, int begin, int end) {
+        keys.Load(page, head_dim, begin, end);
+        if constexpr (kHasScales) own_scales.Load(args, page, begin, end);
+      };
+  const AttentionPage<Cached>& first = dealer.page(0);
   int early = 0;
   if (first.keys != nullptr) {
     early = kMayBeginEarly ? first.EarlierTokens() : 0;
-    keys.Load(first, head_dim, 0, early);
-    CopyValues(first.Values(args), head_dim, 0, early, values);
+    load_keys(first, 0, early);
+    values.Copy(first.Values(args), head_dim, 0, early);
   }
   dealer.Deal(args, 1);
   WaitForLaunchBefore();
   LetNextLaunchBegin();
   if (first.keys != nullptr && early < first.tokens()) {
-    keys.Load(first, head_dim, early, first.tokens());
-    CopyValues(first.Values(args), head_dim, early, first.tokens(), values);
-    ClearValues(head_dim, first.tokens(), values);
+    load_keys(first, early, first.tokens());
+    values.Copy(first.Values(args), head_dim, early, first.tokens());
+    ClearValues(head_dim, first.tokens(), values.values());
   }
   const int warp = threadIdx.x / kWarp;
-  const int lane = threadIdx.x % kWarp;
-  for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
-    const AttentionSplit<BFloat16>& split = dealer.split(turn);
-    keys.Score(WarpQueries<kParts>(args, split), split, group, head_dim, rows);
+  SoftmaxPart softmax = NoTokens();  // of the warp's head
+  OutputSums<kParts> outputs;
+  for (int turn = 0; dealer.page(turn).keys != nullptr; ++turn) {
+    const AttentionPage<Cached>& page = dealer.page(turn);
+    keys.Score(WarpQueries<kParts>(args, page), page, group, head_dim, rows);
+    if constexpr (kHasScales) own_scales.Put(scales);
     __syncthreads();
-    const AttentionSplit<BFloat16>& next = dealer.split(turn + 1);
-    if (next.keys != nullptr) keys.Load(next, head_dim, 0, next.tokens());
+    const AttentionPage<Cached>& next = dealer.page(turn + 1);
+    if (next.keys != nullptr) load_keys(next, 0, next.tokens());
     dealer.Deal(args, turn + 2);
     if (warp < group) {
+      if constexpr (kHasScales) Scale(scales.keys, rows.scores[warp]);
       const SoftmaxPart part = Exponentials(rows.scores[warp]);
+      if constexpr (kHasScales) Scale(scales.values, rows.scores[warp]);
       RoundWeights(rows, warp);
-      if (lane == 0) {
-        const AttentionScratch scratch = ScratchOf(args);
-        scratch.parts[(split.FirstHead(args) + warp) * scratch.splits +
-                      split.index] = part;
-      }
+      AddPage(args, page, part, softmax, rows.factors[warp]);
     }
-    __pipeline_wait_prior(0);
+    values.Wait(head_dim, page.tokens());
     __syncthreads();
-    WeightValues(args, split, rows, values);
+    outputs.Add(args, page, rows, values.values());
     __syncthreads();
     if (next.keys != nullptr) {
-      CopyValues(next.Values(args), head_dim, 0, next.tokens(), values);
-      ClearValues(head_dim, next.tokens(), values);
+      values.Copy(next.Values(args), head_dim, 0, next.tokens());
+      ClearValues(head_dim, next.tokens(), values.values());
     }
-    if (split.is_last) CombineIfLast(args, split, weights, state);
+    if (page.is_last) {
+      CombineIfLast<BFloat16>(args, page, dealer.pages_per_block(), state);
+    }
   }
 }
 
 // Launches as many blocks as the device can run at a time, but no more than
-// there are splits.
+// there are pages.
 template <auto kKernel>
 int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,
@@ -241,7 +250,7 @@ int LaunchKernel(const DecodeAttentionArgs& args,
   const int64_t places =
       std::max<int64_t>(1, blocks * multiprocessors / args.kv_heads);
   const dim3 grid(static_cast<unsigned>(std::min(
-                      places, args.rows.num_rows * NumSplits(args.max_tokens))),
+                      places, args.rows.num_rows * NumPages(args.max_tokens))),
                   static_cast<unsigned>(args.kv_heads));
   return LaunchOn<kKernel>(
       stream, Begin::kEarly, grid, kAttentionThreads, args, shared_bytes);
@@ -256,18 +265,18 @@ int LaunchFloat(const DecodeAttentionArgs& args, void* stream) {
   return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, kBlocks, 0);
 }
 
+template <typename Cached>
 int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
   const auto head_dim = static_cast<int>(args.head_dim);
-  const size_t values = sizeof(BFloat16) * kSplitTokens * ValueStride(head_dim);
-  const size_t weights =
-      sizeof(float) * kMaxSplits * (args.heads / args.kv_heads);
-  const size_t bytes = values + weights;
-  constexpr size_t kStatic = sizeof(SplitDealer<BFloat16>) + sizeof(HeadRows) +
-                             sizeof(CombineState) + kSharedOfSystem;
+  const size_t bytes = BlockValues<Cached>::Bytes(head_dim);
+  constexpr size_t kStatic = sizeof(PageDealer<Cached>) + sizeof(HeadRows) +
+                             sizeof(CombineState) + sizeof(PageScales::Shared) +
+                             kSharedOfSystem;
   const int blocks =
       kBlocks * (bytes + kStatic) <= kSharedOfMultiprocessor ? kBlocks : 1;
   const auto launch = [&]<int kParts>() {
-    return LaunchKernel<&AttendBFloat16<kParts>>(args, stream, blocks, bytes);
+    return LaunchKernel<&AttendBFloat16<Cached, kParts>>(
+        args, stream, blocks, bytes);
   };
   if (head_dim <= 64) return launch.template operator()<2>();
   if (head_dim <= 128) return launch.template operator()<4>();
@@ -286,12 +295,16 @@ extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
 extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
                                        CudaNumber number,
                                        void* stream) {
+  const bool is_float8 = args->cache.is_float8;
   if (!FitsDecodeAttention(args->heads, args->kv_heads, args->head_dim) ||
-      NumSplits(args->max_tokens) > kMaxSplits) {
+      NumPages(args->max_tokens) > kMaxPages ||
+      (is_float8 &&
+       (number != CudaNumber::kBFloat16 || !FitsFloat8(args->head_dim)))) {
     return static_cast<int>(cudaErrorInvalidValue);
   }
-  return number == CudaNumber::kFloat32 ? LaunchFloat(*args, stream)
-                                        : LaunchBFloat16(*args, stream);
+  if (number == CudaNumber::kFloat32) return LaunchFloat(*args, stream);
+  return is_float8 ? LaunchBFloat16<Float8>(*args, stream)
+                   : LaunchBFloat16<BFloat16>(*args, stream);
 }
 
 }  // namespace dapd

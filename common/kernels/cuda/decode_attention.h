@@ -2,10 +2,10 @@
 // the row's slot of the KV cache, in one launch (decode_attention_math.h has
 // the arithmetic and its order, launch.h the conventions). The blocks read
 // every key and value once for all query heads that share them; the last block
-// of a row's KV head combines the splits in their order. A page is a split.
-// There are as many blocks as the device has room for, and they divide the
-// splits among themselves: one captured graph serves every length up to
-// `max_tokens`, and the time of a launch follows the total length of its rows.
+// of a row's KV head combines the splits in their order. There are as many
+// blocks as the device has room for, and they divide the pages among
+// themselves: one captured graph serves every length up to `max_tokens`, and
+// the time of a launch follows the total length of its rows.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct DecodeAttentionArgs {
   int64_t heads = 0;  // FitsDecodeAttention
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t max_tokens = 0;  // no row is longer; at most kMaxSplits splits
+  int64_t max_tokens = 0;  // no row is longer; at most kMaxPages pages
 };
 
 extern "C" {

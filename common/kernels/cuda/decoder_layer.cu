@@ -107,9 +107,17 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// A warp returns the scale of the numbers that its lanes have, of which
+// `largest` is the lane's largest magnitude. `poison` is 0, or not finite if
+// one of the lane's numbers is not: then the scale is not either.
+__device__ float WarpScale(float largest, float poison) {
+  const float scale = Float8Scale(ButterflyMax(largest));
+  return scale + ButterflySum<kWarp>(poison);
+}
+
 // One warp computes a head. Lane i holds the pairs i, i + 32, ... of (d, d +
-// head_dim/2).
-template <typename T>
+// head_dim/2). Cached is the type of the cache's numbers.
+template <typename T, typename Cached>
 __global__ void Qkv(QkvArgs args) {
   constexpr int kPairs = kMaxHeadDim / 2 / kWarp;
   const int64_t row = blockIdx.x;
@@ -179,25 +187,56 @@ __global__ void Qkv(QkvArgs args) {
       second[j] = ToFloat(Normalized(second[j], scale, second_norm[j]));
     });
   }
-  if (!is_query) {
-    const int64_t kv_head = head - args.heads - (is_key ? 0 : args.kv_heads);
-    values = CachedTokens<T>(args.cache,
-                             slot,
-                             position / kSplitTokens,
-                             is_key ? CachedPart::kKeys : CachedPart::kValues,
-                             args.kv_heads,
-                             kv_head,
-                             args.head_dim) +
-             position % kSplitTokens * args.head_dim;
-  }
-  for_own([&](int j, int64_t i) {
-    RotatedPair pair = {first[j], second[j]};
+  for_own([&](int j, int64_t /*i*/) {
     if (is_query || is_key) {
-      pair = Rotate(first[j], second[j], cosine[j], sine[j]);
+      const RotatedPair pair = Rotate(first[j], second[j], cosine[j], sine[j]);
+      first[j] = pair.first;
+      second[j] = pair.second;
     }
-    values[i] = FromFloat<T>(pair.first);
-    values[i + half] = FromFloat<T>(pair.second);
   });
+  const auto round = [](float value) { return FromFloat<T>(value); };
+  if (is_query) {
+    for_own([&](int j, int64_t i) {
+      values[i] = round(first[j]);
+      values[i + half] = round(second[j]);
+    });
+    return;
+  }
+  const int64_t kv_head = head - args.heads - (is_key ? 0 : args.kv_heads);
+  Cached* const part =
+      CachedTokens<Cached>(args.cache,
+                           slot,
+                           position / kPageTokens,
+                           is_key ? CachedPart::kKeys : CachedPart::kValues,
+                           args.kv_heads,
+                           kv_head,
+                           args.head_dim);
+  const int64_t token = position % kPageTokens;
+  Cached* const cached = part + token * args.head_dim;
+  if constexpr (std::is_same_v<Cached, Float8>) {
+    float largest = 0.0F;
+    float poison = 0.0F;
+    for_own([&](int j, int64_t /*i*/) {
+      for (float* value : {&first[j], &second[j]}) {
+        *value = RoundedTo<T>(*value);
+        largest = fmaxf(largest, fabsf(*value));
+        poison += *value - *value;
+      }
+    });
+    const float scale = WarpScale(largest, poison);
+    for_own([&](int j, int64_t i) {
+      cached[i] = ToFloat8(first[j] / scale);
+      cached[i + half] = ToFloat8(second[j] / scale);
+    });
+    if (lane == 0) {
+      ScalesOf(part, args.head_dim)[token] = FromFloat<BFloat16>(scale);
+    }
+  } else {
+    for_own([&](int j, int64_t i) {
+      cached[i] = round(first[j]);
+      cached[i + half] = round(second[j]);
+    });
+  }
 }
 
 template <typename T>
@@ -271,10 +310,17 @@ extern "C" int DapdCudaQkv(const QkvArgs* args,
                            void* stream) {
   const dim3 grid(static_cast<unsigned>(args->rows.num_rows),
                   NumBlocks(args->heads + 2 * args->kv_heads, kWarps));
-  return LaunchFor(number, [&](auto t) {
-    return LaunchOn<Qkv<decltype(t)>>(
-        stream, Begin::kEarly, grid, kThreads, *args);
-  });
+  const auto launch = [&]<auto kKernel>() {
+    return LaunchOn<kKernel>(stream, Begin::kEarly, grid, kThreads, *args);
+  };
+  if (number == CudaNumber::kFloat32) {
+    return args->cache.is_float8
+               ? static_cast<int>(cudaErrorInvalidValue)
+               : launch.template operator()<&Qkv<float, float>>();
+  }
+  return args->cache.is_float8
+             ? launch.template operator()<&Qkv<BFloat16, Float8>>()
+             : launch.template operator()<&Qkv<BFloat16, BFloat16>>();
 }
 
 extern "C" int DapdCudaSwiGlu(const SwiGluArgs* args,

@@ -9,6 +9,7 @@
 #include "common/kernels/bfloat16.h"
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 
 namespace dapd {
 
@@ -31,6 +32,17 @@ struct alignas(2 * sizeof(T)) Vector2 {
 template <typename T>
 __device__ inline Vector2<T> Load2(const T* from) {
   return *reinterpret_cast<const Vector2<T>*>(from);
+}
+
+// Loads two floats past the L1 cache, which may hold older values of memory
+// that other blocks write.
+__device__ inline Vector2<float> Load2PastL1(const float* from) {
+#ifdef __CUDACC__
+  const float2 pair = __ldcg(reinterpret_cast<const float2*>(from));
+  return {{pair.x, pair.y}};
+#else
+  return Load2(from);
+#endif
 }
 
 template <typename T>
@@ -65,7 +77,24 @@ __device__ inline float ButterflyMax(float value) {
 
 enum class CachedPart { kKeys, kValues };
 
-// Returns [kSplitTokens, head_dim] of one KV head in one page of a slot.
+// Returns how many T the keys, or values, of one KV head take in a page.
+template <typename T>
+__device__ inline int64_t CachedPartSize(int64_t head_dim) {
+  return std::is_same_v<T, Float8> ? Float8PartBytes(head_dim)
+                                   : kPageTokens * head_dim;
+}
+
+// Returns the scales [kPageTokens] behind a part of a page.
+__device__ inline BFloat16* ScalesOf(Float8* part, int64_t head_dim) {
+  return reinterpret_cast<BFloat16*>(part + kPageTokens * head_dim);
+}
+__device__ inline const BFloat16* ScalesOf(const Float8* part,
+                                           int64_t head_dim) {
+  return reinterpret_cast<const BFloat16*>(part + kPageTokens * head_dim);
+}
+
+// Returns [kPageTokens, head_dim] of one KV head in one page of a slot. T is
+// the type of the cache's numbers.
 template <typename T>
 __device__ inline T* CachedTokens(const CudaKvPages& cache,
                                   int64_t slot,
@@ -81,7 +110,7 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
   // WaitForLaunchBefore.
   const auto address = __ldcg(reinterpret_cast<const unsigned long long*>(
       cache.pages + slot * cache.pages_per_slot + page));
-  return reinterpret_cast<T*>(address) + index * kSplitTokens * head_dim;
+  return reinterpret_cast<T*>(address) + index * CachedPartSize<T>(head_dim);
 }
 
 // True if the launch in front may still run before WaitForLaunchBefore.
@@ -96,15 +125,21 @@ inline constexpr bool kMayBeginEarly = false;
 // start the kernel. Every thread of the kernel must call this function before
 // it reads or writes memory, except the block's own memory and memory that the
 // launch before does not write. After the call it sees all writes of earlier
-// launches. It sees the writes of the launches in front of the launch before
-// from the start, because the launch before had waited for them when it let
-// this launch begin.
+// launches. The launches in front of the launch before have ended, with their
+// writes in the L2 cache, when this launch begins: every block of the launch
+// before has waited for their end when it lets this launch begin
+// (LetNextLaunchBegin). But the L1 cache of a multiprocessor may be older than
+// that. So what they wrote is read before the wait only past the L1 cache
+// (__ldcg, LoadedPast::kL1, copies of 16 bytes), or after a __threadfence,
+// which empties it.
 __device__ inline void WaitForLaunchBefore() {
   if constexpr (kMayBeginEarly) cudaGridDependencySynchronize();
 }
 
 // Lets the next launch begin once all blocks have called this, if that launch
-// may begin early; otherwise it begins when the last block has ended.
+// may begin early; otherwise it begins when the last block has ended. A kernel
+// that begins early calls it after WaitForLaunchBefore only, so that at most
+// two launches run at a time.
 __device__ inline void LetNextLaunchBegin() {
   if constexpr (kMayBeginEarly) cudaTriggerProgrammaticLaunchCompletion();
 }
@@ -152,14 +187,15 @@ inline int Answer(cudaError_t error) {
 inline constexpr int kSharedCarveout = 71;
 
 // Launches kKernel(args) with `shared_bytes` of dynamic shared memory per
-// block. Returns a cudaError_t.
+// block, in clusters of `cluster` blocks. Returns a cudaError_t.
 template <auto kKernel, typename Args>
 int LaunchOn(void* stream,
              Begin begin,
              dim3 grid,
              int threads,
              const Args& args,
-             size_t shared_bytes = 0) {
+             size_t shared_bytes = 0,
+             unsigned cluster = 1) {
   const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
   cudaError_t error = cudaSuccess;
   if (is_early) {
@@ -173,15 +209,26 @@ int LaunchOn(void* stream,
                                  static_cast<int>(shared_bytes));
   }
   if (error != cudaSuccess) return Answer(error);
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2];
+  unsigned num_attributes = 0;
+  if (is_early) {
+    cudaLaunchAttribute& early = attributes[num_attributes++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute& size = attributes[num_attributes++];
+    size.id = cudaLaunchAttributeClusterDimension;
+    size.val.clusterDim.x = cluster;
+    size.val.clusterDim.y = 1;
+    size.val.clusterDim.z = 1;
+  }
   const cudaLaunchConfig_t config = {grid,
                                      dim3(static_cast<unsigned>(threads)),
                                      shared_bytes,
                                      static_cast<cudaStream_t>(stream),
-                                     &early,
-                                     is_early ? 1U : 0U};
+                                     attributes,
+                                     num_attributes};
   return Answer(cudaLaunchKernelEx(&config, kKernel, args));
 }
 

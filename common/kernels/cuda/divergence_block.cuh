@@ -11,9 +11,10 @@ namespace dapd {
 #ifdef DAPD_HAS_CLUSTERS
 
 // A block of the cluster with the token that it computes.
-class ClusterBlock : public TokenRows {
+template <int kWarps, bool kNarrow>
+class ClusterBlock : public TokenRows<kWarps, kNarrow> {
  public:
-  using TokenRows::TokenRows;
+  using TokenRows<kWarps, kNarrow>::TokenRows;
 
   // Computes sums and gradients from rows whose loads are under way. When it
   // returns, the loads of the rows of `next` are under way, if there is such a
@@ -36,6 +37,19 @@ class ClusterBlock : public TokenRows {
   }
 
  private:
+  using Base = TokenRows<kWarps, kNarrow>;
+  using Base::args_;
+  using Base::CombineSums;
+  using Base::exchange_;
+  using Base::First;
+  using Base::kThreads;
+  using Base::MeasureGiven;
+  using Base::plan_;
+  using Base::rows_;
+  using Base::shared_;
+  using Base::token_;
+  using Base::WarpOfThread;
+
   __device__ bool HasNext() const { return next_ < args_.num_tokens; }
 
   // Runs before the wait for the rows; the barriers after that wait publish the
@@ -103,9 +117,9 @@ class ClusterBlock : public TokenRows {
     if (!HasNext()) return;
     for (int i = 0; i < plan_.num_free; ++i) {
       const int slot = plan_.free[i];
-      const float* const row = rows_.RowFrom(slot, next_);
+      const void* const row = rows_.RowFrom(slot, next_);
       const bool is_last = plan_.last_student < 0 && i + 1 == plan_.num_free;
-      for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      for (int g = First(); g < rows_.num_groups(); g += kThreads) {
         rows_.LoadGroup(row, slot, g);
         if (is_last) __pipeline_commit();
       }
@@ -140,7 +154,7 @@ class ClusterBlock : public TokenRows {
                              shared_.terms[terms[t]].weight);
       target[t] = shared_.slot[term.target];
     }
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       const Group z = rows_.At(student, g);
       Group p;
 #pragma unroll
@@ -220,14 +234,14 @@ class ClusterBlock : public TokenRows {
     const int source = plan_.given[slot];
     const int room = plan_.room[source];
     const StudentOfToken student = shared_.students[slot];
-    T* const row = rows_.template GradientRow<T>(args_.sources[source], token_);
+    T* const row = rows_.template GradientRow<T>(slot, token_);
     const bool has_next = HasNext();
     const bool loads_room = has_next && room < plan_.num_given;
     const bool is_last = slot == plan_.last_student;
-    const float* const next = rows_.RowFrom(slot, next_);
-    const float* const next_in_room =
+    const void* const next = rows_.RowFrom(slot, next_);
+    const void* const next_in_room =
         rows_.RowFrom(loads_room ? room : slot, next_);
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       Group gradient = {};
       if (student.has_terms) {
         const Group p = rows_.At(slot, g);

@@ -8,14 +8,14 @@
 namespace dapd {
 namespace {
 
-template <typename T>
-__global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
+template <typename T, int kWarps, bool kNarrow>
+__global__ __launch_bounds__(kWarps* kWarp, 1) void DivergenceInClusters(
     const __grid_constant__ CudaDivergenceArgs args,
     const __grid_constant__ ClusterPlan plan) {
-#ifdef DAPD_HAS_CLUSTERS
+#if defined(DAPD_HAS_CLUSTERS)
   extern __shared__ Group dynamic_rows[];  // aligned as a group is
-  __shared__ SharedState shared;
-  ClusterBlock block(args, plan, dynamic_rows->value, shared);
+  __shared__ SharedState<kWarps> shared;
+  ClusterBlock<kWarps, kNarrow> block(args, plan, dynamic_rows->value, shared);
   const int64_t clusters = gridDim.x / static_cast<unsigned>(plan.blocks);
   int64_t token = blockIdx.x / static_cast<unsigned>(plan.blocks);
   block.Load(token);
@@ -31,14 +31,46 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
 // the whole device (docs/cuda.md).
 constexpr double kLeastShare = 0.35;
 
+using ClusterKernel = void (*)(CudaDivergenceArgs, ClusterPlan);
+
+// A kernel with the size of its block.
+struct ClusterForm {
+  ClusterKernel kernel;
+  int warps;
+  int64_t shared_bytes;  // beside the rows
+};
+
+template <typename T, int kWarps, bool kNarrow>
+constexpr ClusterForm FormWith() {
+  return {DivergenceInClusters<T, kWarps, kNarrow>,
+          kWarps,
+          static_cast<int64_t>(sizeof(SharedState<kWarps>))};
+}
+
+// Returns the kernel for a call. The forms with more warps and with bfloat16
+// logits write bfloat16 alone, as the gradients of large models are.
+ClusterForm FormOf(const CudaDivergenceArgs& args, bool has_narrow) {
+  if (args.gradient == CudaNumber::kFloat32) {
+    return FormWith<float, kClusterWarps, false>();
+  }
+  if (args.cluster_warps == kMoreClusterWarps) {
+    return has_narrow ? FormWith<BFloat16, kMoreClusterWarps, true>()
+                      : FormWith<BFloat16, kMoreClusterWarps, false>();
+  }
+  return has_narrow ? FormWith<BFloat16, kClusterWarps, true>()
+                    : FormWith<BFloat16, kClusterWarps, false>();
+}
+
 struct Launcher {
+  ClusterForm form;
   ClusterPlan plan;
   int clusters = 0;  // that run at a time
 };
 
 // Returns a launch with `clusters` clusters. `cluster` must live as long as the
 // result.
-cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
+cudaLaunchConfig_t ConfigOf(const ClusterForm& form,
+                            const ClusterPlan& plan,
                             int clusters,
                             cudaStream_t stream,
                             cudaLaunchAttribute* cluster) {
@@ -47,7 +79,7 @@ cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
   cluster->val.clusterDim.y = 1;
   cluster->val.clusterDim.z = 1;
   return {dim3(static_cast<unsigned>(plan.blocks * clusters)),
-          dim3(kClusterThreads),
+          dim3(static_cast<unsigned>(form.warps * kWarp)),
           static_cast<size_t>(plan.shared_bytes()),
           stream,
           cluster,
@@ -56,20 +88,21 @@ cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
 
 // Chooses the smallest cluster that has room for a token: then more clusters
 // run at a time, and some load while others compute.
-template <typename Kernel>
-Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
+Launcher ChooseClusters(const ClusterForm& form,
+                        ClusterPlan plan,
+                        int64_t vocabulary) {
   const std::optional<int> bytes =
       DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const std::optional<int> multiprocessors =
       DeviceAttribute(cudaDevAttrMultiProcessorCount);
   if (!bytes.has_value() || !multiprocessors.has_value()) return {};
-  const int64_t room = *bytes - static_cast<int64_t>(sizeof(SharedState));
+  const int64_t room = *bytes - form.shared_bytes;
   if (room <= 0) return {};
-  cudaFuncSetAttribute(kernel,
+  cudaFuncSetAttribute(form.kernel,
                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                        static_cast<int>(room));
   cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+      form.kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   Launcher chosen;
   for (int blocks = 1; blocks <= kClusterMaxBlocks; blocks *= 2) {
     plan.blocks = blocks;
@@ -77,14 +110,15 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
                  kClusterGroup * kClusterGroup;
     if (plan.shared_bytes() > room) continue;
     cudaLaunchAttribute cluster;
-    const cudaLaunchConfig_t config = ConfigOf(plan, 1, nullptr, &cluster);
+    const cudaLaunchConfig_t config =
+        ConfigOf(form, plan, 1, nullptr, &cluster);
     int active = 0;
-    if (cudaOccupancyMaxActiveClusters(&active, kernel, &config) !=
+    if (cudaOccupancyMaxActiveClusters(&active, form.kernel, &config) !=
             cudaSuccess ||
         active * blocks < kLeastShare * *multiprocessors) {
       continue;
     }
-    chosen = {plan, active};
+    chosen = {form, plan, active};
     break;
   }
   cudaGetLastError();  // a size that the device refused is not an error of the
@@ -92,40 +126,35 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
   return chosen;
 }
 
-template <typename T>
 Launcher LauncherFor(const CudaDivergenceArgs& args) {
   const std::optional<ClusterPlan> plan = SlotsOf(args);
   if (!plan.has_value() ||
       DeviceAttribute(cudaDevAttrComputeCapabilityMajor).value_or(0) < 9) {
     return {};
   }
-  return ChooseClusters(DivergenceInClusters<T>, *plan, args.vocabulary);
+  return ChooseClusters(FormOf(args, plan->has_narrow), *plan, args.vocabulary);
 }
 
 }  // namespace
 
 int DivergenceClusters(const CudaDivergenceArgs& args) {
-  return args.gradient == CudaNumber::kFloat32
-             ? LauncherFor<float>(args).clusters
-             : LauncherFor<BFloat16>(args).clusters;
+  return LauncherFor(args).clusters;
 }
 
 std::optional<int> LaunchDivergenceClusters(const CudaDivergenceArgs& args,
                                             void* stream) {
-  const auto launch = [&](auto number) -> std::optional<int> {
-    using T = decltype(number);
-    const Launcher launcher = LauncherFor<T>(args);
-    if (launcher.clusters == 0) return std::nullopt;
-    const auto clusters =
-        static_cast<int>(std::min<int64_t>(launcher.clusters, args.num_tokens));
-    cudaLaunchAttribute cluster;
-    const cudaLaunchConfig_t config = ConfigOf(
-        launcher.plan, clusters, static_cast<cudaStream_t>(stream), &cluster);
-    return Answer(cudaLaunchKernelEx(
-        &config, DivergenceInClusters<T>, args, launcher.plan));
-  };
-  return args.gradient == CudaNumber::kFloat32 ? launch(float{})
-                                               : launch(BFloat16{});
+  const Launcher launcher = LauncherFor(args);
+  if (launcher.clusters == 0) return std::nullopt;
+  const auto clusters =
+      static_cast<int>(std::min<int64_t>(launcher.clusters, args.num_tokens));
+  cudaLaunchAttribute cluster;
+  const cudaLaunchConfig_t config = ConfigOf(launcher.form,
+                                             launcher.plan,
+                                             clusters,
+                                             static_cast<cudaStream_t>(stream),
+                                             &cluster);
+  return Answer(
+      cudaLaunchKernelEx(&config, launcher.form.kernel, args, launcher.plan));
 }
 
 }  // namespace dapd

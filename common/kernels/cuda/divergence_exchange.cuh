@@ -17,11 +17,10 @@
 
 namespace dapd {
 
-inline constexpr int kClusterWarps = kClusterThreads / kWarp;
-
-// The lanes that add up parts. There must be at least as many lanes as parts.
-inline constexpr int kPartLanes = 16;
-static_assert(kClusterWarps <= kPartLanes && kClusterMaxBlocks <= kPartLanes);
+// The lanes that add up the parts of blocks. There must be at least as many
+// lanes as parts.
+inline constexpr int kBlockLanes = 16;
+static_assert(kClusterMaxBlocks <= kBlockLanes);
 
 // A part of a row's statistics, from a lane, a warp or a block.
 struct RowPart {
@@ -38,9 +37,9 @@ struct SumPart {
 };
 
 // The parts that a block's warps have found.
-template <typename Part, int kCount>
+template <int kWarps, typename Part, int kCount>
 struct WarpParts {
-  Part of_warp[kClusterWarps][kCount];
+  Part of_warp[kWarps][kCount];
 };
 
 // A block receives here what the cluster's blocks send to it in one turn.
@@ -67,25 +66,28 @@ inline constexpr int kInboxes = 2;
 
 #ifdef DAPD_HAS_CLUSTERS
 
-// Returns the sum of the parts of kPartLanes lanes, in each of these lanes.
+// Returns the sum of the parts of kLanes lanes, in each of these lanes.
 // `factor` is the scale times kLog2OfE.
+template <int kLanes>
 __device__ inline RowPart AddParts(const RowPart& own, float factor) {
-  const float most = ButterflyMax<kPartLanes>(own.max);
+  const float most = ButterflyMax<kLanes>(own.max);
   const float beside =
       exp2f(ExponentBase(own.max, factor) - ExponentBase(most, factor));
-  return {most, ButterflySum<kPartLanes>(own.sum * beside)};
+  return {most, ButterflySum<kLanes>(own.sum * beside)};
 }
 
+template <int kLanes>
 __device__ inline SumPart AddParts(const SumPart& own, float /*factor*/) {
-  return {ButterflySum<kPartLanes>(own.clipped),
-          ButterflySum<kPartLanes>(own.unclipped),
-          ButterflySum<kPartLanes>(own.mass),
-          ButterflySum<kPartLanes>(own.any_clipped)};
+  return {ButterflySum<kLanes>(own.clipped),
+          ButterflySum<kLanes>(own.unclipped),
+          ButterflySum<kLanes>(own.mass),
+          ButterflySum<kLanes>(own.any_clipped)};
 }
 
 // A block's place in its cluster and its messages to and from the cluster's
-// blocks. Every block takes the same turns. A block may end after its last
-// turn: nothing more is sent to it.
+// blocks. Every block has kWarps warps and takes the same turns. A block may
+// end after its last turn: nothing more is sent to it.
+template <int kWarps>
 class ClusterExchange {
  public:
   // `blocks` is the size of the cluster. `inboxes` are shared variables.
@@ -114,12 +116,12 @@ class ClusterExchange {
             typename Factor,
             typename Read,
             typename Beside>
-  __device__ void Combine(const WarpParts<Part, kCount>& parts,
+  __device__ void Combine(const WarpParts<kWarps, Part, kCount>& parts,
                           int count,
                           const Factor& factor_of,
                           const Read& read,
                           const Beside& beside) {
-    static_assert(kCount <= kClusterWarps);
+    static_assert(kCount <= kWarps);
     const auto of = static_cast<int>(threadIdx.x) / kWarp;
     const auto lane = static_cast<int>(threadIdx.x) % kWarp;
     Inbox& inbox = inboxes_[turn_ % kInboxes];
@@ -130,9 +132,8 @@ class ClusterExchange {
                   blocks_ * count * static_cast<int>(sizeof(Part)));
     }
     if (of < count) {
-      const Part part =
-          AddParts(lane < kClusterWarps ? parts.of_warp[lane][of] : Part{},
-                   factor_of(of));
+      const Part part = AddParts<kWarps>(
+          lane < kWarps ? parts.of_warp[lane][of] : Part{}, factor_of(of));
       if (lane < blocks_) {
         SendTo(lane, &by_block[rank_][of], part, &inbox.arrived);
       }
@@ -140,8 +141,8 @@ class ClusterExchange {
     beside();
     if (of < count) {
       WaitForBytes(&inbox.arrived, turn_ / kInboxes % 2);
-      const Part part =
-          AddParts(lane < blocks_ ? by_block[lane][of] : Part{}, factor_of(of));
+      const Part part = AddParts<kBlockLanes>(
+          lane < blocks_ ? by_block[lane][of] : Part{}, factor_of(of));
       if (lane == 0) read(of, part);
     }
     ++turn_;

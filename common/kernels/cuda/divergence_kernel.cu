@@ -42,7 +42,8 @@ __device__ float BlockMax(float value) {
 
 // Loads a thread's entries of a tile, all of them under way at a time. Entries
 // behind the row's end become `rest`.
-__device__ void LoadTile(const float* row,
+template <typename Row>
+__device__ void LoadTile(Row row,
                          int64_t tile,
                          int64_t size,
                          float rest,
@@ -54,7 +55,8 @@ __device__ void LoadTile(const float* row,
   }
 }
 
-__device__ RowStatistics Statistics(const float* z, int64_t size, float scale) {
+template <typename Row>
+__device__ RowStatistics Statistics(Row z, int64_t size, float scale) {
   const float factor = scale * kLog2OfE;
   RunningRow running;
   for (int64_t tile = 0; tile < size; tile += kTile) {
@@ -70,14 +72,15 @@ __device__ RowStatistics Statistics(const float* z, int64_t size, float scale) {
 }
 
 // A term over one token and the whole vocabulary.
+template <bool kNarrow>
 struct Pair {
-  const float* target;
-  const float* student;
+  LogitRow<kNarrow> target;
+  LogitRow<kNarrow> student;
   TermEntries entries;
 };
 
-template <DivergenceKind kKind>
-__device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
+template <DivergenceKind kKind, typename Rows>
+__device__ DivergenceTokenSums SumsOf(const Rows& pair, int64_t size) {
   const TermEntries& entries = pair.entries;
   RunningSums running;
   for (int64_t tile = 0; tile < size; tile += kTile) {
@@ -103,12 +106,13 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
 }
 
 // A block's token with its rows and their statistics.
+template <bool kNarrow>
 struct Block {
   static constexpr int kSize = kThreads;
   const CudaDivergenceArgs& args;
   int64_t token;
   RowStatistics* statistics;  // one per source
-  float** rows;               // one per source
+  LogitRow<kNarrow>* rows;    // one per source
   float* support_pull;        // one number per entry of all supports
 
   __device__ static double Sum(double value) { return BlockSum(value); }
@@ -133,8 +137,7 @@ struct Block {
 
   __device__ void ReadGivenSources() const {
     if (threadIdx.x < args.num_sources) {
-      const DivergenceSource& from = args.sources[threadIdx.x];
-      rows[threadIdx.x] = from.logits + token * from.stride;
+      rows[threadIdx.x] = RowOf<kNarrow>(args.sources[threadIdx.x], token);
     }
     __syncthreads();
     for (int s = 0; s < args.num_sources; ++s) {
@@ -157,7 +160,7 @@ struct Block {
                                 static_cast<double>(args.vocabulary));
     }
     for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
-      rows[derived.source][v] =
+      rows[derived.source].first[v] =
           DerivedEntry<float>(derived, at(v), mean, FloatMath{}) / args.scale;
     }
     __syncthreads();
@@ -167,7 +170,7 @@ struct Block {
     const int64_t id = derived.ids[token];
     const float rest = kOneHotRest / args.scale;
     for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
-      rows[derived.source][v] = v == id ? 0.0F : rest;
+      rows[derived.source].first[v] = v == id ? 0.0F : rest;
     }
     __syncthreads();
   }
@@ -192,7 +195,7 @@ struct Block {
     }
   }
 
-  __device__ Pair PairOf(const DivergenceTerm& term) const {
+  __device__ Pair<kNarrow> PairOf(const DivergenceTerm& term) const {
     return {rows[term.target],
             rows[term.student],
             EntriesOf(term,
@@ -245,15 +248,15 @@ __device__ void AddPulls(const TermEntries& entries,
 // Replaces a student's logits by their gradient, tile by tile. All reads of a
 // tile come before its writes, and a bfloat16 overwrites only floats that were
 // read before.
-template <typename T>
-__device__ void WriteGradient(float* z,
+template <typename T, bool kNarrow>
+__device__ void WriteGradient(LogitRow<kNarrow> z,
                               const RowStatistics& statistics,
-                              const Pair* pairs,
+                              const Pair<kNarrow>* pairs,
                               int num_pairs,
                               double mass,
                               int64_t size,
                               float scale) {
-  T* out = reinterpret_cast<T*>(z);
+  T* out = reinterpret_cast<T*>(z.first);
   const RowEntries row = EntriesOfRow(statistics, scale);
   for (int64_t tile = 0; tile < size; tile += kTile) {
     float values[kPerThread];
@@ -282,16 +285,16 @@ __device__ void WriteGradient(float* z,
   __syncthreads();
 }
 
-template <typename T>
+template <typename T, bool kNarrow>
 __global__ __launch_bounds__(kThreads, kBlocks) void DivergenceKernel(
     const __grid_constant__ CudaDivergenceArgs args) {
   __shared__ RowStatistics statistics[kCudaMaxSources];
-  __shared__ float* rows[kCudaMaxSources];
+  __shared__ LogitRow<kNarrow> rows[kCudaMaxSources];
   __shared__ float support_pull[kCudaMaxSupport];
   __shared__ double masses[kCudaMaxTerms];
-  __shared__ Pair pairs[kCudaMaxTerms];
+  __shared__ Pair<kNarrow> pairs[kCudaMaxTerms];
   const int64_t token = blockIdx.x;
-  const Block block{args, token, statistics, rows, support_pull};
+  const Block<kNarrow> block{args, token, statistics, rows, support_pull};
   block.ReadGivenSources();
   for (int d = 0; d < args.num_derived; ++d) DeriveRow(args.derived[d], block);
   for (int s = 0; s < args.num_sources; ++s) block.WriteLogprob(s);
@@ -336,17 +339,26 @@ __global__ __launch_bounds__(kThreads, kBlocks) void DivergenceKernel(
 extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args,
                                   void* stream) {
   if (args->num_tokens == 0) return 0;
+  // The gradient takes the place of the logits and must have room there.
+  if (HasNarrow(*args) && args->gradient != CudaNumber::kBFloat16) {
+    return static_cast<int>(cudaErrorInvalidValue);
+  }
   if (const std::optional<int> launched =
           LaunchDivergenceClusters(*args, stream)) {
     return *launched;
   }
-  return LaunchFor(args->gradient, [&](auto number) {
-    DivergenceKernel<decltype(number)>
-        <<<static_cast<unsigned>(args->num_tokens),
-           kThreads,
-           0,
-           static_cast<cudaStream_t>(stream)>>>(*args);
-  });
+  const auto launch = [&](auto* kernel) {
+    kernel<<<static_cast<unsigned>(args->num_tokens),
+             kThreads,
+             0,
+             static_cast<cudaStream_t>(stream)>>>(*args);
+    return static_cast<int>(cudaGetLastError());
+  };
+  if (args->gradient == CudaNumber::kFloat32) {
+    return launch(DivergenceKernel<float, false>);
+  }
+  return HasNarrow(*args) ? launch(DivergenceKernel<BFloat16, true>)
+                          : launch(DivergenceKernel<BFloat16, false>);
 }
 
 extern "C" int64_t DapdCudaDivergenceTokens(const CudaDivergenceArgs* args) {

@@ -39,8 +39,10 @@ struct CudaDivergenceArgs {
   float scale = 1.0F;  // 1 / temperature
   bool with_gradient = false;
   // The number type of the gradient. A bfloat16 gradient fills the first half
-  // of a row's memory, so its rows are 2 * stride numbers apart.
+  // of the memory of a row of float32 logits, so its rows are 2 * stride
+  // numbers apart; it fills the whole memory of a row of bfloat16 logits.
   CudaNumber gradient = CudaNumber::kFloat32;
+  int cluster_warps = 16;  // of a block, 16 or 32 (divergence_plan.h)
   DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
 };
 
@@ -53,7 +55,16 @@ DAPD_HOST_DEVICE inline bool IsDerived(const CudaDivergenceArgs& args,
   return false;
 }
 
+// Returns whether some sources give bfloat16 logits.
+inline bool HasNarrow(const CudaDivergenceArgs& args) {
+  for (int s = 0; s < args.num_sources; ++s) {
+    if (args.sources[s].is_narrow) return true;
+  }
+  return false;
+}
+
 extern "C" {
+// If a source is narrow, `gradient` must be bfloat16.
 int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);
 
 // Returns how many tokens such a call computes at a time on the current device.

@@ -40,6 +40,38 @@ __device__ inline float BesideBase(float z, float factor, float base) {
   return exp2f(fmaf(z, factor, -base));
 }
 
+// A row of logits in memory; with kNarrow it may hold bfloat16 numbers.
+template <bool kNarrow>
+struct LogitRow {
+  float* first;
+
+  __device__ float operator[](int64_t v) const { return first[v]; }
+};
+template <>
+struct LogitRow<true> {
+  float* first;
+  bool is_narrow;
+
+  __device__ float operator[](int64_t v) const {
+    return is_narrow ? ToFloat(reinterpret_cast<const BFloat16*>(first)[v])
+                     : first[v];
+  }
+};
+
+// Returns the row of a source for a token.
+template <bool kNarrow>
+__device__ inline LogitRow<kNarrow> RowOf(const DivergenceSource& source,
+                                          int64_t token) {
+  const int64_t at = token * source.stride;
+  if constexpr (kNarrow) {
+    if (source.is_narrow) {
+      auto* const row = reinterpret_cast<BFloat16*>(source.logits) + at;
+      return {reinterpret_cast<float*>(row), true};
+    }
+  }
+  return {source.logits + at};
+}
+
 // The statistics of the entries of a row that a thread has seen.
 struct RunningRow {
   float max = kLeastMax;

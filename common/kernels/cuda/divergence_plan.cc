@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/kernels/bfloat16.h"
+
 namespace dapd {
 namespace {
 
@@ -74,9 +76,12 @@ std::optional<ClusterPlan> SlotsOf(const CudaDivergenceArgs& args) {
     plan.given[plan.num_given] = s;
     plan.slot[s] = plan.num_given++;
     measures += source.ids == nullptr ? 1 : 2;
+    const size_t number = source.is_narrow ? sizeof(BFloat16) : sizeof(float);
     plan.wide =
         plan.wide && source.stride % kClusterGroup == 0 &&
-        reinterpret_cast<uintptr_t>(source.logits) % sizeof(float[4]) == 0;
+        reinterpret_cast<uintptr_t>(source.logits) % (kClusterGroup * number) ==
+            0;
+    plan.has_narrow = plan.has_narrow || source.is_narrow;
   }
   plan.num_slots = plan.num_given;
   for (int d = 0; d < args.num_derived; ++d) {

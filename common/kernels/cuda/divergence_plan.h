@@ -16,7 +16,11 @@ inline constexpr int kClusterMaxMeasures =
     12;  // sources, and log-probabilities
 inline constexpr int kClusterMaxBlocks = 16;
 
-inline constexpr int kClusterThreads = 512;  // of a block
+// Warps of a block. With 32 warps each thread has half the registers, and twice
+// as many warps hide the latencies of a token. That form has never run on a
+// GPU; until it is measured, calls have 16 unless they ask for more.
+inline constexpr int kClusterWarps = 16;
+inline constexpr int kMoreClusterWarps = 32;
 // Entries of a row that a thread processes at a time.
 inline constexpr int kClusterGroup = 4;
 
@@ -39,7 +43,8 @@ struct ClusterPlan {
   // The slot of the student whose gradient is written last; -1 if no gradient
   // is written.
   int last_student = -1;
-  bool wide = false;  // rows can be copied 16 bytes at a time
+  bool wide = false;        // rows can be copied a group at a time
+  bool has_narrow = false;  // some rows hold bfloat16 logits
 
   int64_t shared_bytes() const {
     return num_slots * slice * static_cast<int64_t>(sizeof(float));

@@ -32,9 +32,10 @@ struct StudentOfToken {
 };
 
 // Shared memory of a block's threads beside its rows.
+template <int kWarps>
 struct SharedState {
-  WarpParts<RowPart, kClusterMaxMeasures> rows;
-  WarpParts<SumPart, kClusterMaxTerms> sums;
+  WarpParts<kWarps, RowPart, kClusterMaxMeasures> rows;
+  WarpParts<kWarps, SumPart, kClusterMaxTerms> sums;
   Inbox inboxes[kInboxes];
   RowStatistics measured[kClusterMaxMeasures];
   TermOfToken terms[kClusterMaxTerms];
@@ -57,13 +58,14 @@ __device__ inline void WithCount(int count, const Visit& visit) {
   visit.template operator()<kCount>();
 }
 
-// A block's part of the rows of its current token.
+// A block's part of the rows of its current token; the block has kWarps warps.
+template <int kWarps, bool kNarrow>
 class TokenRows {
  public:
   __device__ TokenRows(const CudaDivergenceArgs& args,
                        const ClusterPlan& plan,
                        float* rows,
-                       SharedState& shared)
+                       SharedState<kWarps>& shared)
       : args_(args),
         plan_(plan),
         shared_(shared),
@@ -97,7 +99,7 @@ class TokenRows {
     float mean = 0.0F;
     if (derived.recentre) mean = MeanDelta(derived);
     const int slot = plan_.slot[derived.source];
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       Group row;
       for (int i = 0; i < kClusterGroup; ++i) {
         row.value[i] =
@@ -115,7 +117,7 @@ class TokenRows {
     const int slot = plan_.slot[derived.source];
     const int64_t id = derived.ids[token_] - rows_.begin();
     const float rest = kOneHotRest / args_.scale;
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       Group row;
       for (int i = 0; i < kClusterGroup; ++i) {
         const int at = g * kClusterGroup + i;
@@ -134,6 +136,8 @@ class TokenRows {
   }
 
  protected:
+  static constexpr int kThreads = kWarps * kWarp;
+
   __device__ static int First() { return static_cast<int>(threadIdx.x); }
   __device__ int WarpOfThread() const { return First() / kWarp; }
 
@@ -175,9 +179,9 @@ class TokenRows {
 
   const CudaDivergenceArgs& args_;
   const ClusterPlan& plan_;
-  SharedState& shared_;
-  ClusterExchange exchange_;
-  RowSlice rows_;
+  SharedState<kWarps>& shared_;
+  ClusterExchange<kWarps> exchange_;
+  RowSlice<kThreads, kNarrow> rows_;
   int64_t token_ = 0;
 
  private:
@@ -206,7 +210,7 @@ class TokenRows {
 
   __device__ RunningRow MeasureRow(int slot, float scale) const {
     RunningRow running;
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       const Group row = rows_.At(slot, g);
       running.Take(row.value, scale * kLog2OfE);
     }
@@ -222,15 +226,14 @@ class TokenRows {
     constexpr int kLeftFirst = 2;
     RunningRow running[kGiven];
     const float factor = args_.scale * kLog2OfE;
-    int under_way =
-        (rows_.num_groups() - First() + kClusterThreads - 1) / kClusterThreads;
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    int under_way = (rows_.num_groups() - First() + kThreads - 1) / kThreads;
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       --under_way;
       __pipeline_wait_prior(under_way >= kLeftFirst ? kLeftFirst : 0);
 #pragma unroll
       for (int s = 0; s < kGiven; ++s) {
         // The copy makes it one load.
-        const Group row = rows_.At(s, g);
+        const Group row = rows_.Arrived(s, g);
         running[s].Take(row.value, factor);
       }
     }
@@ -254,7 +257,7 @@ class TokenRows {
 
   __device__ float MeanDelta(const DerivedSource& derived) {
     float sum = 0.0F;
-    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+    for (int g = First(); g < rows_.num_groups(); g += kThreads) {
       for (int i = 0; i < kClusterGroup && g * kClusterGroup + i < rows_.size();
            ++i) {
         sum += DeltaOf<float>(derived, LogProbabilitiesAt(g, i));

@@ -19,8 +19,10 @@ struct alignas(16) Group {
   float value[kClusterGroup];
 };
 
-// The rows of one token at a time; the next token's rows are loaded into the
-// places that become free.
+// kThreads is the size of the block; kNarrow: some sources give bfloat16
+// logits, which become float32 in shared memory. The rows of one token at a
+// time; the next token's rows are loaded into the places that become free.
+template <int kThreads, bool kNarrow>
 class RowSlice {
  public:
   // Makes the part of the cluster's block `rank`. `rows` [slots, slice] is
@@ -50,8 +52,7 @@ class RowSlice {
 
   // Begins to load a token's rows, the same group of all rows at a time.
   __device__ void Load(int64_t token) const {
-    for (int g = static_cast<int>(threadIdx.x); g < groups_;
-         g += kClusterThreads) {
+    for (int g = static_cast<int>(threadIdx.x); g < groups_; g += kThreads) {
       for (int s = 0; s < plan_.num_given; ++s) {
         LoadGroup(RowFrom(s, token), s, g);
       }
@@ -61,28 +62,49 @@ class RowSlice {
 
   // Returns where this block's part of the row for a given slot lies in global
   // memory.
-  __device__ const float* RowFrom(int slot, int64_t token) const {
+  __device__ const void* RowFrom(int slot, int64_t token) const {
     const DivergenceSource& source = args_.sources[plan_.given[slot]];
-    return source.logits + token * source.stride + begin_;
+    const int64_t at = token * source.stride + begin_;
+    if (IsNarrow(slot)) {
+      return reinterpret_cast<const BFloat16*>(source.logits) + at;
+    }
+    return source.logits + at;
   }
 
   // Begins to load group `g` of `row`, a result of RowFrom.
-  __device__ void LoadGroup(const float* row, int slot, int g) const {
-    const float* const from = row + g * kClusterGroup;
+  __device__ void LoadGroup(const void* row, int slot, int g) const {
     float* const to = At(slot, g).value;
-    if (plan_.wide) {
-      __pipeline_memcpy_async(to, from, sizeof(Group));
+    if (IsNarrow(slot)) {
+      LoadGroupOf(static_cast<const BFloat16*>(row), g, to);
     } else {
-      LoadEntries(from, g, to);
+      LoadGroupOf(static_cast<const float*>(row), g, to);
     }
+  }
+
+  // Returns a group that has arrived; one thread calls this once for each. From
+  // then on its numbers are float32.
+  __device__ Group Arrived(int slot, int g) const {
+    Group& group = At(slot, g);
+    if (plan_.wide && IsNarrow(slot)) {
+      const auto narrow = *reinterpret_cast<const NarrowGroup*>(&group);
+#pragma unroll
+      for (int i = 0; i < kClusterGroup; ++i) {
+        group.value[i] = ToFloat(narrow.value[i]);
+      }
+    }
+    return group;
   }
 
   // Returns where this block's part of a row's gradient goes: it replaces the
   // logits.
   template <typename T>
-  __device__ T* GradientRow(const DivergenceSource& source,
-                            int64_t token) const {
-    return reinterpret_cast<T*>(source.logits + token * source.stride) + begin_;
+  __device__ T* GradientRow(int slot, int64_t token) const {
+    const DivergenceSource& source = args_.sources[plan_.given[slot]];
+    const int64_t at = token * source.stride;
+    if (IsNarrow(slot)) {
+      return reinterpret_cast<T*>(source.logits) + at + begin_;
+    }
+    return reinterpret_cast<T*>(source.logits + at) + begin_;
   }
 
   template <typename T>
@@ -105,12 +127,34 @@ class RowSlice {
   }
 
  private:
-  __device__ void LoadEntries(const float* group, int g, float* to) const {
+  // Four bfloat16 logits, as they arrive at the place of a group.
+  struct alignas(kClusterGroup * sizeof(BFloat16)) NarrowGroup {
+    BFloat16 value[kClusterGroup];
+  };
+
+  __device__ bool IsNarrow(int slot) const {
+    return kNarrow && args_.sources[plan_.given[slot]].is_narrow;
+  }
+
+  template <typename Number>
+  __device__ void LoadGroupOf(const Number* row, int g, float* to) const {
+    const Number* const from = row + g * kClusterGroup;
+    if (plan_.wide) {
+      __pipeline_memcpy_async(to, from, kClusterGroup * sizeof(Number));
+    } else {
+      LoadEntries(from, g, to);
+    }
+  }
+
+  template <typename Number>
+  __device__ void LoadEntries(const Number* group, int g, float* to) const {
     for (int i = 0; i < kClusterGroup; ++i) {
-      if (g * kClusterGroup + i < size_) {
+      if (g * kClusterGroup + i >= size_) {
+        to[i] = kPad;
+      } else if constexpr (sizeof(Number) == sizeof(float)) {
         __pipeline_memcpy_async(to + i, group + i, sizeof(float));
       } else {
-        to[i] = kPad;
+        to[i] = ToFloat(group[i]);
       }
     }
   }

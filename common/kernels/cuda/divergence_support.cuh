@@ -107,7 +107,7 @@ __device__ DivergenceTokenSums SumsOfSupport(const Block& block,
 // term after the other, because an id may be in several supports.
 template <typename T, typename Block>
 __device__ void AddSupports(const Block& block, int student) {
-  T* out = reinterpret_cast<T*>(block.rows[student]);
+  T* out = reinterpret_cast<T*>(block.rows[student].first);
   const float* next = block.support_pull;
   for (int k = 0; k < block.args.num_terms; ++k) {
     const DivergenceTerm& term = block.args.terms[k];

@@ -27,13 +27,16 @@ struct CudaRows {
   const int32_t* positions = nullptr;    // [slots]: of the token computed now
 };
 
-// The keys and values of one layer, in pages of kSplitTokens tokens. A page
-// holds all layers, [layers, 2, kv_heads, kSplitTokens, head_dim], keys before
-// values. Pages may lie anywhere.
+// The keys and values of one layer, in pages of kPageTokens tokens. A page
+// holds all layers, [layers, 2, kv_heads, kPageTokens, head_dim], keys before
+// values. With `is_float8` it holds [layers, 2, kv_heads] parts of
+// Float8PartBytes, each with Float8 [kPageTokens, head_dim] and then a scale of
+// every token, BFloat16 [kPageTokens] (float8.h). Pages may lie anywhere.
 struct CudaKvPages {
   void* const* pages = nullptr;  // [slots, pages_per_slot], in device memory
   int64_t pages_per_slot = 0;
   int64_t layer = 0;
+  bool is_float8 = false;  // only with CudaNumber::kBFloat16
 };
 
 }  // namespace dapd

@@ -7,7 +7,8 @@
 // read, comes from the caches, one step ahead. The warps of a block are
 // arranged over columns, which share x, and over slices, whose sums are added
 // in order. So a sum depends on the inner size and on the number of slices,
-// which follows from the number of columns.
+// which follows from the number of columns and the device's multiprocessors
+// (PlanSkinnyProduct).
 
 #include <cuda_pipeline.h>
 
@@ -21,7 +22,6 @@
 namespace dapd {
 namespace {
 
-constexpr int kTile = 16;    // columns of y that a warp computes
 constexpr int kRowTile = 8;  // rows of half an instruction
 constexpr int kPart = 32;    // numbers of a row that four lanes load at a time
 constexpr int kParts = 2;
@@ -216,7 +216,7 @@ template <int kRowTiles, int kTiles, int kSlices>
 __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
                                   kTiles* kSlices > 8 ? 1 : 2)
     SkinnyProduct(CudaProduct product) {
-  constexpr int kCols = kTiles * kTile;
+  constexpr int kCols = kTiles * kSkinnyCols;
   constexpr int kRows = kRowTiles * kRowTile;
   extern __shared__ Stage stages[];
   const int warp = threadIdx.x / kWarp;
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
   const int slice = warp / kTiles;
   const int64_t first_col = static_cast<int64_t>(blockIdx.x) * kCols;
   const Share<kRowTiles> share(
-      product, first_col + tile * kTile, slice, kSlices);
+      product, first_col + tile * kSkinnyCols, slice, kSlices);
   Stage* const own = stages + warp * kAhead;
   const auto early = static_cast<int>(product.early);
 #pragma unroll
@@ -233,8 +233,8 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
     share.CopyWeights(share.begin + i * kStep, own[i]);
   }
   // The L1 cache may hold parts of x that are older than the launch that wrote
-  // x. The weights do not pass through that cache, so they need not wait for
-  // this fence.
+  // x, which has ended (WaitForLaunchBefore). The weights do not pass through
+  // that cache, so they need not wait for this fence.
   if (kMayBeginEarly && early > 0) __threadfence();
   RowLoader<kRowTiles> loader(share, early);
   Rows<kRowTiles> rows[2];  // of this step and of the next, alternately
@@ -273,8 +273,8 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
-    float* row =
-        &slices[slice][r * kRowTile + lane / 4][tile * kTile + lane % 4 * 2];
+    float* row = &slices[slice][r * kRowTile + lane / 4]
+                        [tile * kSkinnyCols + lane % 4 * 2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       row[i] = sums.left[r / 2][r % 2 * 2 + i];
@@ -290,7 +290,7 @@ int Launch(const CudaProduct& product, void* stream) {
   const auto launch = [&]<auto kKernel>() {
     return LaunchOn<kKernel>(stream,
                              Begin::kEarly,
-                             NumBlocks(product.cols, kTiles * kTile),
+                             NumBlocks(product.cols, kTiles * kSkinnyCols),
                              kTiles * kSlices * kWarp,
                              product,
                              kSharedBytes<kTiles * kSlices>);
@@ -306,22 +306,14 @@ int Launch(const CudaProduct& product, void* stream) {
 
 }  // namespace
 
-// The fewer columns there are, the more slices are needed to keep enough
-// weights under way: a GPU with 3 TB/s and 0.7 us of latency has 2.1 MB under
-// way, a warp here 6 KiB. All blocks should also run on the device at the same
-// time, which has room for 16 warps per multiprocessor, because a few blocks in
-// a second round cannot use the whole memory bandwidth. The limits suit an H100
-// with 132 multiprocessors and are used on every device, so that a product has
-// the same bits on all.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream) {
-  constexpr int64_t kMultiprocessors = 132;
-  const auto is_one_round = [&](int tiles) {
-    return product->cols <= kMultiprocessors * tiles * kTile;
-  };
-  if (product->cols < 1024) return Launch<1, 16>(*product, stream);
-  if (is_one_round(2)) return Launch<2, 8>(*product, stream);
-  if (is_one_round(4)) return Launch<4, 4>(*product, stream);
-  if (is_one_round(8)) return Launch<8, 2>(*product, stream);
+  const SkinnyPlan plan = PlanSkinnyProduct(
+      product->cols,
+      DeviceAttribute(cudaDevAttrMultiProcessorCount).value_or(1));
+  if (plan == SkinnyPlan{1, 16}) return Launch<1, 16>(*product, stream);
+  if (plan == SkinnyPlan{2, 8}) return Launch<2, 8>(*product, stream);
+  if (plan == SkinnyPlan{4, 4}) return Launch<4, 4>(*product, stream);
+  if (plan == SkinnyPlan{8, 2}) return Launch<8, 2>(*product, stream);
   return Launch<8, 1>(*product, stream);
 }
 

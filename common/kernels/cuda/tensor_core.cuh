@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/kernels/bfloat16.h"
+#include "common/kernels/float8.h"
 
 namespace dapd {
 
@@ -51,6 +52,79 @@ __device__ inline void LoadIf(bool is_in,
 #else
   if (is_in) pairs = *reinterpret_cast<const BFloat16Pairs*>(from);
 #endif
+}
+
+// Eight Float8 of a row that lie side by side.
+struct alignas(8) Float8Octet {
+  uint32_t four[2];
+};
+
+// Does the same for Float8 numbers, past the L1 cache.
+__device__ inline void LoadIf(bool is_in,
+                              const Float8* from,
+                              Float8Octet& octet) {
+#ifdef __CUDACC__
+  asm volatile(
+      "{\n"
+      ".reg .pred is_in;\n"
+      "setp.ne.s32 is_in, %2, 0;\n"
+      "@is_in ld.global.cg.v2.u32 {%0, %1}, [%3];\n"
+      "}"
+      : "+r"(octet.four[0]), "+r"(octet.four[1])
+      : "r"(static_cast<int>(is_in)), "l"(from)
+      : "memory");
+#else
+  if (is_in) octet = *reinterpret_cast<const Float8Octet*>(from);
+#endif
+}
+
+// Does the same for one number, past the L1 cache.
+__device__ inline void LoadIf(bool is_in,
+                              const BFloat16* from,
+                              BFloat16& number) {
+#ifdef __CUDACC__
+  asm volatile(
+      "{\n"
+      ".reg .pred is_in;\n"
+      "setp.ne.s32 is_in, %1, 0;\n"
+      "@is_in ld.global.cg.u16 %0, [%2];\n"
+      "}"
+      : "+h"(number.bits)
+      : "r"(static_cast<int>(is_in)), "l"(from)
+      : "memory");
+#else
+  if (is_in) number = *from;
+#endif
+}
+
+// Returns two of four Float8, the first two or the last two, as bfloat16. Their
+// bits, shifted to the place of a bfloat16's, are 2^120 times too small.
+__device__ inline uint32_t BFloat16PairOf(uint32_t four, int pair) {
+#ifdef __CUDACC__
+  const uint32_t spread = __byte_perm(four, 0, pair == 0 ? 0x1404 : 0x3424);
+  const uint32_t bits = (spread & 0x80008000U) | (spread >> 4 & 0x07F007F0U);
+  uint32_t scaled;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(scaled)
+      : "r"(bits), "r"(0x7B807B80U), "r"(0x80008000U));
+  return scaled;
+#else
+  const auto number = [four](int i) {
+    const Float8 value = {static_cast<uint8_t>(four >> (8 * i))};
+    return static_cast<uint32_t>(FromFloat<BFloat16>(ToFloat(value)).bits);
+  };
+  return number(2 * pair) | number(2 * pair + 1) << 16;
+#endif
+}
+
+__device__ inline BFloat16Pairs ToPairs(const Float8Octet& octet) {
+  return {BFloat16PairOf(octet.four[0], 0),
+          BFloat16PairOf(octet.four[0], 1),
+          BFloat16PairOf(octet.four[1], 0),
+          BFloat16PairOf(octet.four[1], 1)};
+}
+__device__ inline const BFloat16Pairs& ToPairs(const BFloat16Pairs& pairs) {
+  return pairs;
 }
 
 // Adds a [16, 16] times b [8, 16]^T to sums [16, 8] in float32, by a whole

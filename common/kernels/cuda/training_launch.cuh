@@ -26,7 +26,8 @@ int LaunchRows(const Args& args,
                 dim3(static_cast<unsigned>(blocks)),
                 threads,
                 args,
-                /*shared_bytes=*/0);
+                /*shared_bytes=*/0,
+                /*cluster=*/1);
 }
 
 }  // namespace dapd

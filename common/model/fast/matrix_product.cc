@@ -127,6 +127,8 @@ void ComputeLogits(const at::Tensor& hidden,
                    at::Tensor logits) {
   if (head.is_cpu() || head.scalar_type() == at::kFloat) {
     MatrixProductInto(hidden.to(at::kFloat), head.t(), logits);
+  } else if (logits.scalar_type() == head.scalar_type()) {
+    at::mm_out(logits, hidden, head.t());
   } else {
     at::mm_out(logits, hidden, head.t(), at::kFloat);
   }

@@ -39,10 +39,12 @@ at::Tensor Linear(const at::Tensor& x,
                   const at::Tensor& bias);
 
 // The two products of the frozen LM head. Logits are float32 whatever the
-// head's own precision: rounding them to bfloat16 would cost several percent of
-// the gradient, which is a difference of nearly equal distributions.
+// head's own precision, unless a caller asks for less: rounding them to
+// bfloat16 would cost several percent of the gradient, which is a difference of
+// nearly equal distributions.
 
-// Writes hidden head^T into `logits` [m, V] float32, rows contiguous. `hidden`
+// Writes hidden head^T into `logits` [m, V], rows contiguous: float32 or, on a
+// GPU, the dtype of `head`. `hidden`
 // [m, d] and `head` [V, d] have one dtype, float32 or bfloat16, and one device.
 void ComputeLogits(const at::Tensor& hidden,
                    const at::Tensor& head,

@@ -2,13 +2,16 @@
 
 #include <utility>
 
+#include "common/tensor/float8_tensor.h"
+
 namespace dapd {
 
 KvCache::KvCache(const ModelConfig& config,
                  int64_t capacity,
                  at::ScalarType dtype,
-                 at::Device device)
-    : capacity_(capacity) {
+                 at::Device device,
+                 bool is_float8)
+    : capacity_(capacity), is_float8_(is_float8) {
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     keys_.push_back(
@@ -40,8 +43,12 @@ void KvCache::Append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
               tokens,
               " tokens exceed the capacity of ",
               capacity_);
-  keys_[layer].narrow(1, length_, tokens).copy_(k);
-  values_[layer].narrow(1, length_, tokens).copy_(v);
+  keys_[layer]
+      .narrow(1, length_, tokens)
+      .copy_(is_float8_ ? ThroughFloat8(k) : k);
+  values_[layer]
+      .narrow(1, length_, tokens)
+      .copy_(is_float8_ ? ThroughFloat8(v) : v);
 }
 
 at::Tensor KvCache::Keys(int64_t layer, int64_t length) const {

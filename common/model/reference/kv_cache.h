@@ -15,11 +15,14 @@ namespace dapd {
 class KvCache {
  public:
   // Makes room for `capacity` tokens. A token takes 2 * layers * kv_heads *
-  // head_dim numbers.
+  // head_dim numbers. With `is_float8` they are rounded to Float8
+  // (float8_tensor.h) and kept in `dtype`: the memory is not less, but what is
+  // computed is what a cache of Float8 gives.
   KvCache(const ModelConfig& config,
           int64_t capacity,
           at::ScalarType dtype,
-          at::Device device);
+          at::Device device,
+          bool is_float8 = false);
 
   // Makes room for `capacity` tokens in all, layer by layer: besides the caches
   // before and after, one layer's cache is in memory at a time. No effect if
@@ -42,6 +45,7 @@ class KvCache {
 
  private:
   int64_t capacity_;
+  bool is_float8_;
   int64_t length_ = 0;
   std::vector<at::Tensor> keys_;
   std::vector<at::Tensor> values_;

@@ -139,7 +139,7 @@ int64_t WorkspaceBytes(const Share& share) {
   const int64_t slots = share.slots + 1;  // one slot scores
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
-  take(slots * NumSplits(share.max_tokens) *
+  take(slots * NumPages(share.max_tokens) *
        static_cast<int64_t>(sizeof(void*)));
   take(rows * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * static_cast<int64_t>(sizeof(CudaSequence)));
@@ -285,9 +285,7 @@ int64_t LongestPrefill(const Config& config, int64_t prompt_tokens) {
       std::min(kPrefillTokens - 1 + prompt_tokens, prompts * prompt_tokens));
 }
 
-int64_t TokensOfPages(int64_t tokens) {
-  return NumSplits(tokens) * kSplitTokens;
-}
+int64_t TokensOfPages(int64_t tokens) { return NumPages(tokens) * kPageTokens; }
 
 DecodingMemory DecodingMemoryOf(const Config& config,
                                 const ModelConfig& model,
@@ -295,7 +293,7 @@ DecodingMemory DecodingMemoryOf(const Config& config,
   const Share share = ShareOfRank(config, model);
   Share whole = share;
   whole.model = model;
-  const int64_t scored = kSplitTokens * KvBytes(share);
+  const int64_t scored = kPageTokens * KvBytes(share);
   const auto prefill = [&](int64_t rows) {
     return static_cast<double>(PrefillBytes(share, rows) + scored);
   };

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/peft_config.h"
 
 namespace dapd {
 namespace {
@@ -19,11 +20,20 @@ absl::StatusOr<FurtherTeacher> FindTeacher(const TeacherModel& settings) {
   ASSIGN_OR_RETURN(teacher.model, ReadModelConfig(teacher.folder));
   if (!settings.adapter.empty()) {
     ASSIGN_OR_RETURN(teacher.adapter, FindAdapterFolder(settings.adapter));
+    ASSIGN_OR_RETURN(const PeftConfig peft,
+                     ReadPeftConfig(teacher.adapter, teacher.model));
+    teacher.lora = peft.lora;
   }
   return teacher;
 }
 
 }  // namespace
+
+int64_t FurtherTeacher::NumAdapterParameters() const {
+  return lora.has_value()
+             ? NumLoraParameters(model, lora->rank, TargetsOf(*lora, model))
+             : 0;
+}
 
 absl::Status OfTeacher(const TeacherModel& teacher,
                        const absl::Status& status) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "common/config/config.h"
 #include "common/config/load_config.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -20,14 +22,16 @@ struct FurtherTeacher {
   std::string folder;   // the model's
   std::string adapter;  // folder of its adapter; empty: none
   ModelConfig model;
+  std::optional<LoraConfig> lora = {};  // of the adapter, if there is one
 
   const std::string& name() const { return settings.name; }
+  int64_t NumAdapterParameters() const;  // 0 without an adapter
 };
 using FurtherTeachers = std::vector<FurtherTeacher>;
 
 // Finds the models and adapters of the teachers that the terms read
-// (TeachersAsked), in the order of the configuration. Reads config.json alone.
-// An error names the teacher.
+// (TeachersAsked), in the order of the configuration. Reads config.json and
+// adapter_config.json alone. An error names the teacher.
 absl::StatusOr<FurtherTeachers> FindFurtherTeachers(const Config& config);
 
 // Finds the teacher `name`, whether a term reads it or not. Returns a CONFIG

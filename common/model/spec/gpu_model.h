@@ -9,8 +9,8 @@
 
 namespace dapd {
 
-// In bfloat16 FlashAttention-2 takes head dimensions up to 256 that are
-// multiples of 8; in float32 CUTLASS's kernel takes multiples of 4. Returns a
+// In bfloat16 FlashAttention takes head dimensions up to 256 that are multiples
+// of 8; in float32 CUTLASS's kernel takes multiples of 4. Returns a
 // CONFIG error for any other head dimension, which only a CPU can compute.
 // `precision`: model.precision.
 absl::Status CheckGpuModel(Precision precision, const ModelConfig& model);

@@ -63,30 +63,21 @@ Sizes SizesOf(const Config& config,
       .hidden = static_cast<double>(model.hidden_size)};
 }
 
-// Returns the bytes of one rank of a worker on GPUs: every rank's part of a
-// decoding step's sums and, for a pass over prompts, the rank's own part and
-// the other ranks' parts, all in float32, and two rounded sums
-// (common/generation/cuda/cuda_ranks.h).
-double PartsOfRanks(const Config& config, const Sizes& sizes) {
-  const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
-  const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
-  const auto tokens =
-      static_cast<double>(LongestPrefill(config, kPromptTokens));
-  return sizes.hidden *
-         (ranks * rows * 4 + tokens * (2 * 4 + 2 * sizes.number));
-}
-
 // Returns the keys and values of all slots at their longest, for one rank of a
 // worker.
 double SlotsMemory(const Config& config, const ModelConfig& model) {
   int64_t slots = config.rollout.slots;
   int64_t tokens = kPromptTokens + config.rollout.max_new_tokens;
+  int64_t token_bytes = KvTokenBytes(config, model);
   if (PlansForGpu(config)) {
     slots = std::min(slots, kGpuDecodeSlots);
     tokens = TokensOfPages(tokens);
+    if (Supports(Executor::kCudaDecoder, model)) {
+      token_bytes = AnswerTokenBytes(config, model);
+    }
   }
   return static_cast<double>(slots * tokens) *
-         static_cast<double>(KvTokenBytes(config, model)) /
+         static_cast<double>(token_bytes) /
          static_cast<double>(config.rollout.tensor_parallel);
 }
 
@@ -116,7 +107,7 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
        decoding.outside,
        if_alone(decoding.least_outside)}};
   if (!is_alone) {
-    items.push_back({"sums over the ranks", PartsOfRanks(config, sizes)});
+    items.push_back({"sums over the ranks", PartsOfRanks(config, model)});
   }
   return items;
 }
@@ -176,19 +167,28 @@ RoleMemory TeacherMemory(const Config& config, const ModelConfig& model) {
   return memory;
 }
 
-RoleMemory OwnTeacherMemory(const Config& config,
-                            const ModelConfig& model,
-                            const Sizes& sizes) {
-  RoleMemory memory = TeacherMemory(config, model);
-  const std::set<WeightSet> sets = TeacherSets(config);
-  for (const WeightSet set : sets) {
-    memory.items.push_back({NameOf(set), sizes.adapter});
-  }
-  if (PlansForGpu(config) && !sets.empty() &&
+// Adds adapters of the shape that `config` asks for, one for each name, and
+// their place in the packed projections.
+void AddAdapters(const std::vector<std::string>& names,
+                 const Config& config,
+                 const ModelConfig& model,
+                 RoleMemory* memory) {
+  const double bytes = 4 * static_cast<double>(LoraParameters(config, model));
+  for (const std::string& name : names) memory->items.push_back({name, bytes});
+  if (PlansForGpu(config) && !names.empty() &&
       Supports(Executor::kLayerPass, model)) {
-    memory.items.push_back(
+    memory->items.push_back(
         {"adapter in the projections", AdapterColumnBytes(config, model)});
   }
+}
+
+RoleMemory OwnTeacherMemory(const Config& config, const ModelConfig& model) {
+  RoleMemory memory = TeacherMemory(config, model);
+  std::vector<std::string> names;
+  for (const WeightSet set : TeacherSets(config)) {
+    names.emplace_back(NameOf(set));
+  }
+  AddAdapters(names, config, model, &memory);
   return memory;
 }
 
@@ -342,6 +342,17 @@ int64_t RanksOfBase(const TrainerSection& trainer) {
   return trainer.shard_base ? trainer.ranks : 1;
 }
 
+double PartsOfRanks(const Config& config, const ModelConfig& model) {
+  const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
+  if (ranks == 1) return 0;
+  const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
+  const auto tokens =
+      static_cast<double>(LongestPrefill(config, kPromptTokens));
+  const auto number = static_cast<double>(NumberBytes(config));
+  return static_cast<double>(model.hidden_size) *
+         (ranks * rows * 4 + tokens * (2 * 4 + 2 * number));
+}
+
 // A rank's share of the layers, and everything else whole.
 double ShardBytes(const Config& config,
                   const ModelConfig& model,
@@ -384,7 +395,7 @@ MemoryPlan PlanMemory(const Config& config,
   plan.lora_parameters = LoraParameters(config, model);
   const Sizes sizes = SizesOf(config, model, plan.lora_parameters);
   plan.rollout = RolloutMemory(config, model, sizes);
-  plan.teacher = OwnTeacherMemory(config, model, sizes);
+  plan.teacher = OwnTeacherMemory(config, model);
   plan.trainer = TrainerMemory(config, model, teachers, sizes);
   for (const FurtherTeacher& teacher : teachers) {
     plan.teachers[teacher.name()] = PlanTeacherMemory(config, teacher);
@@ -392,10 +403,15 @@ MemoryPlan PlanMemory(const Config& config,
   return plan;
 }
 
-// An adapter's rank is not known here; it is far smaller than the base.
 RoleMemory PlanTeacherMemory(const Config& config,
                              const FurtherTeacher& teacher) {
-  return TeacherMemory(config, teacher.model);
+  RoleMemory memory = TeacherMemory(config, teacher.model);
+  if (!teacher.lora.has_value()) return memory;
+  Config own = config;
+  own.lora.rank = teacher.lora->rank;
+  own.lora.targets = TargetsOf(*teacher.lora, teacher.model);
+  AddAdapters({"adapter"}, own, teacher.model, &memory);
+  return memory;
 }
 
 }  // namespace dapd

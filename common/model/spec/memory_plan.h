@@ -73,6 +73,12 @@ MemoryPlan PlanMemory(const Config& config,
 RoleMemory PlanTeacherMemory(const Config& config,
                              const FurtherTeacher& teacher);
 
+// Returns the bytes of one rank of a worker on GPUs for sums over the ranks
+// (common/generation/cuda/cuda_ranks.h): every rank's part of a decoding step's
+// sums and, for a pass over prompts, the rank's own part and the other ranks'
+// parts, all in float32, and two rounded sums. 0 with one rank.
+double PartsOfRanks(const Config& config, const ModelConfig& model);
+
 // Returns how many of the trainer's ranks split every layer of the base between
 // them (common/sharding/sharded_weights.h); 1: each rank has the whole base.
 int64_t RanksOfBase(const TrainerSection& trainer);

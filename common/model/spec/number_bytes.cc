@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/kernels/float8.h"
+
 namespace dapd {
 
 int64_t NumberBytes(const Config& config) {
@@ -11,6 +13,14 @@ int64_t NumberBytes(const Config& config) {
 int64_t KvTokenBytes(const Config& config, const ModelConfig& model) {
   return 2 * model.num_layers * NumberBytes(config) * model.num_kv_heads *
          model.head_dim;
+}
+
+int64_t AnswerTokenBytes(const Config& config, const ModelConfig& model) {
+  if (config.rollout.kv_precision == KvPrecision::kModel) {
+    return KvTokenBytes(config, model);
+  }
+  return 2 * model.num_layers * model.num_kv_heads *
+         Float8PartBytes(model.head_dim) / kPageTokens;
 }
 
 int64_t ScoreBytes(const Config& config, const ModelConfig& model) {

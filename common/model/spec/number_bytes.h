@@ -13,8 +13,12 @@ namespace dapd {
 // model.precision.
 int64_t NumberBytes(const Config& config);
 
-// Returns the bytes of a token's keys and values in all layers.
+// Returns the bytes of a token's keys and values in all layers, in the model's
+// precision.
 int64_t KvTokenBytes(const Config& config, const ModelConfig& model);
+// Returns the same for an answer that is decoded on a GPU, by
+// rollout.kv_precision.
+int64_t AnswerTokenBytes(const Config& config, const ModelConfig& model);
 
 // Returns the bytes of a scored token of one view, by teacher.payload
 // (teacher.proto): its last hidden state in the model's precision, float32

@@ -73,40 +73,31 @@ ViewSums SumViews(const Config& config,
                   const SampleLengths& lengths,
                   bool snapshot_is_base,
                   const FurtherTeachers& further) {
-  std::set<std::pair<WeightSet, std::string>> teachers;
-  std::set<std::string> by_row;  // views that the teacher of the row reads
-  std::map<std::string, std::set<std::string>> by_name;
-  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
-    if (!pass.teacher.empty()) {
-      (pass.teacher == kRowTeacher ? by_row : by_name[pass.teacher])
-          .insert(ViewNameString(pass.view));
-      continue;
-    }
-    const bool is_base =
-        snapshot_is_base && pass.weights == WeightSet::kSnapshot;
-    teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
-                     ViewNameString(pass.view));
-  }
   ViewSums sums;
+  const double share = 1.0 / static_cast<double>(further.size() + 1);
+  std::set<std::pair<WeightSet, std::string>> teachers;
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    const std::string name = ViewNameString(pass.view);
+    if (pass.teacher == kRowTeacher) {
+      Add(lengths.at(name), &sums.teacher, share);
+      Add(lengths.at(name), &sums.teacher_base, share);
+      for (const FurtherTeacher& teacher : further) {
+        Add(lengths.at(name), &sums.further[teacher.name()], share);
+      }
+    } else if (!pass.teacher.empty()) {
+      Add(lengths.at(name), &sums.further[pass.teacher]);
+    } else {
+      const bool is_base =
+          snapshot_is_base && pass.weights == WeightSet::kSnapshot;
+      teachers.emplace(is_base ? WeightSet::kBase : pass.weights, name);
+    }
+  }
   for (const auto& [name, view] : LiveViews(config, lengths)) {
     Add(view, &sums.live);
   }
   for (const auto& [weights, name] : teachers) {
     Add(lengths.at(name), &sums.teacher);
     if (weights == WeightSet::kBase) Add(lengths.at(name), &sums.teacher_base);
-  }
-  for (const auto& [teacher, names] : by_name) {
-    for (const std::string& name : names) {
-      Add(lengths.at(name), &sums.further[teacher]);
-    }
-  }
-  const double share = 1.0 / static_cast<double>(further.size() + 1);
-  for (const std::string& name : by_row) {
-    Add(lengths.at(name), &sums.teacher, share);
-    Add(lengths.at(name), &sums.teacher_base, share);
-    for (const FurtherTeacher& teacher : further) {
-      Add(lengths.at(name), &sums.further[teacher.name()], share);
-    }
   }
   return sums;
 }
@@ -164,7 +155,8 @@ void CountFurther(const Config& config,
     work->teacher_tokens += batch * view.tokens;
     work->head_rows += batch * view.scored;
     work->trainer_flops += batch * 2 * model.head * view.scored;
-    const double flops = batch * (view.tokens * 2 * model.linear +
+    const auto lora = static_cast<double>(teacher.NumAdapterParameters());
+    const double flops = batch * (view.tokens * 2 * (model.linear + lora) +
                                   view.squares * model.attention);
     work->further_flops += flops;
     work->further_flops_of_worker =

@@ -1,5 +1,7 @@
 #include "common/model/weights/describe_worker.h"
 
+#include "absl/strings/str_cat.h"
+
 #include "common/base/random_name.h"
 #include "common/model/weights/placement.h"
 
@@ -32,6 +34,14 @@ WorkerDescription DescribeWorker(const std::string& service,
                           config, max_rank, ProjectionNames(config))) +
       kMaxHeaderBytesPerTensor * tensors;
   return description;
+}
+
+std::string SamplingPrecision(Precision model, KvPrecision kv) {
+  std::string text = NameOf(model);
+  if (kv != KvPrecision::kModel) {
+    absl::StrAppend(&text, ", keys and values in ", NameOf(kv));
+  }
+  return text;
 }
 
 }  // namespace dapd

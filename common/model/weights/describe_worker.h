@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/config/config.h"
 #include "common/model/weights/weights.h"
 #include "common/rpc/transfer/served_policy.h"
 
@@ -15,5 +16,10 @@ namespace dapd {
 WorkerDescription DescribeWorker(const std::string& service,
                                  const ModelWeights& weights,
                                  int64_t max_rank);
+
+// Returns the text of WorkerDescription::precision of a rollout worker. It
+// differs from the model's precision where keys and values are rounded, so that
+// no trainer takes such a worker.
+std::string SamplingPrecision(Precision model, KvPrecision kv);
 
 }  // namespace dapd

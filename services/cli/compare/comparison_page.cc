@@ -48,7 +48,9 @@ std::vector<Panel> Panels(const Comparison& comparison) {
         absl::ConsumeSuffix(&term, "/unclipped")) {
       panels.push_back(
           {column,
-           absl::StrCat("True KL, ", absl::StrReplaceAll(term, {{"_", " "}})),
+           absl::StrCat("True KL, ",
+                        absl::StrReplaceAll(
+                            term, {{"/teachers/", ", from "}, {"_", " "}})),
            false,
            true});
     }

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Load(
   config.model.precision = options.precision;
   config.model.device = options.device;
   config.rollout.slots = options.slots;
+  config.rollout.kv_precision = options.kv_precision;
   ASSIGN_OR_RETURN(LoadedSampler loaded, LoadEngineSampler(config, num_tokens));
   std::unique_ptr<LocalWorker> local(new LocalWorker());
   local->worker_ = std::make_unique<RolloutWorker>(

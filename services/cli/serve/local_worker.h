@@ -22,6 +22,7 @@ struct LocalWorkerOptions {
   Precision precision = Precision::kFloat32;
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
+  KvPrecision kv_precision = KvPrecision::kModel;
 };
 
 class LocalWorker {

@@ -74,7 +74,7 @@ bool ConsumeCount(absl::string_view* text, int64_t* count) {
 }
 
 // Returns the step and place of the line of an answer or of a grade, `event`,
-// from its beginning as Accepted and Graded write it. Returns nothing for any
+// from its beginning as PlacedEvent writes it. Returns nothing for any
 // other line.
 std::optional<std::pair<int64_t, AnswerPlace>> ToldPlace(
     absl::string_view line, absl::string_view event) {
@@ -91,6 +91,14 @@ std::optional<std::pair<int64_t, AnswerPlace>> ToldPlace(
     return std::nullopt;
   }
   return std::pair(step, place);
+}
+
+// Returns the beginning of the line of an answer or of a grade, which ToldPlace
+// reads.
+Json PlacedEvent(const char* event, int64_t step, const AnswerPlace& place) {
+  Json line = {{"event", event}, {"step", step}, {"sample", place.sample}};
+  if (place.attempt > 0) line["attempt"] = place.attempt;
+  return line;
 }
 
 absl::StatusOr<AnswerPlace> PlaceOf(const nlohmann::json& event) {
@@ -339,8 +347,7 @@ absl::Status Ledger::Accepted(int64_t step,
       step, place, problem_id, result.policy_version, result.adapter_digest);
   if (known != nullptr) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_accept");
-  Json event = {{"event", kAccepted}, {"step", step}, {"sample", place.sample}};
-  if (place.attempt > 0) event["attempt"] = place.attempt;
+  Json event = PlacedEvent(kAccepted, step, place);
   event.update({{"id", problem_id},
                 {"policy_version", result.policy_version},
                 {"adapter_digest", result.adapter_digest},
@@ -362,8 +369,7 @@ absl::Status Ledger::Graded(int64_t step,
       step, place, problem_id, result.policy_version, result.adapter_digest);
   if (known != nullptr && known->grade.has_value()) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_grade");
-  Json event = {{"event", kGraded}, {"step", step}, {"sample", place.sample}};
-  if (place.attempt > 0) event["attempt"] = place.attempt;
+  Json event = PlacedEvent(kGraded, step, place);
   AddGrade(*result.grade, &event);
   RETURN_IF_ERROR(Append(event));
   DAPD_FAILPOINT("ledger.after_grade");
@@ -373,10 +379,8 @@ absl::Status Ledger::Graded(int64_t step,
 absl::Status Ledger::HeldOutGraded(int64_t version,
                                    int64_t index,
                                    const RolloutResult& result) {
-  Json event = {{"event", kHeldOutGraded},
-                {"step", version},
-                {"sample", index},
-                {"answer", DigestOfAnswer(result.ids)}};
+  Json event = PlacedEvent(kHeldOutGraded, version, {.sample = index});
+  event["answer"] = DigestOfAnswer(result.ids);
   AddGrade(*result.grade, &event);
   return Append(event);
 }

@@ -354,7 +354,7 @@ void RunRecorder::CompareSteps(StepReport* report) {
 void RunRecorder::ShowStep(const StepReport& report) {
   for (const StepMetric& metric : StepMetrics()) {
     for (const MetricValue& value : metric.read(report)) {
-      AddEvent(metric.TagOf(value.of), report.step, AsDouble(value.number));
+      AddEvent(metric.TagOf(value), report.step, AsDouble(value.number));
     }
   }
   state_->displays.metrics->RecordStep(report);

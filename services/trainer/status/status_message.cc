@@ -128,7 +128,13 @@ void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
   message->clear_terms();
   if (const Json* const terms = Find(line, {"terms"})) {
     for (const auto& [name, term] : terms->items()) {
-      message->add_terms()->set_name(name);
+      v1::TermStatus& added = *message->add_terms();
+      added.set_name(name);
+      const Json* const teachers = Find(term, {"teachers"});
+      if (teachers == nullptr) continue;
+      for (const auto& [teacher, divergence] : teachers->items()) {
+        added.add_teachers()->set_name(teacher);
+      }
     }
   }
   for (const StepMetric& metric : StepMetrics()) {
@@ -141,8 +147,16 @@ void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
     }
     for (v1::TermStatus& term : *message->mutable_terms()) {
       levels[1] = term.name();
-      const Json* const number = Find(line, levels);
-      if (number != nullptr) SetField(&term, metric.status, *number);
+      if (!metric.IsByTeacher()) {
+        const Json* const number = Find(line, levels);
+        if (number != nullptr) SetField(&term, metric.status, *number);
+        continue;
+      }
+      for (v1::TeacherDivergence& teacher : *term.mutable_teachers()) {
+        levels[3] = teacher.name();
+        const Json* const number = Find(line, levels);
+        if (number != nullptr) SetField(&teacher, metric.status, *number);
+      }
     }
   }
   const double seconds = SumSeconds(line);

@@ -169,6 +169,7 @@ void TrainerMetrics::Record(const StepMetric& metric,
   } else if (!value.of.empty()) {
     labels[metric.label()] = value.of;
   }
+  if (metric.IsByTeacher()) labels["teacher"] = value.teacher;
   const double number = AsDouble(value.number);
   switch (metric.kind) {
     case MetricKind::kGauge:

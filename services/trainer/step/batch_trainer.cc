@@ -278,18 +278,19 @@ void BatchTrainer::EndTimeline() {
 
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step) {
   answers_.Begin();
+  const auto place = [&](size_t index, int64_t attempt) {
+    return AnswerPlace{
+        .sample = static_cast<int64_t>(OwnSlice(step).begin + index),
+        .attempt = attempt};
+  };
   ASSIGN_OR_RETURN(
       slice_,
       pipeline_.CollectRollouts(
           [&](size_t index, int64_t attempt, const RolloutResult& result) {
-            const auto sample =
-                static_cast<int64_t>(OwnSlice(step).begin + index);
-            return answers_.Take(step, {sample, attempt}, result);
+            return answers_.Take(step, place(index, attempt), result);
           },
           [&](size_t index, int64_t attempt, const RolloutResult& result) {
-            const auto sample =
-                static_cast<int64_t>(OwnSlice(step).begin + index);
-            return answers_.TakeGrade(step, {sample, attempt}, result);
+            return answers_.TakeGrade(step, place(index, attempt), result);
           }));
   return absl::OkStatus();
 }

@@ -464,7 +464,8 @@ absl::StatusOr<ScoredSample> SamplePipeline::TakeScored(size_t index) {
   return ScoredSample{entry.input.problem->id,
                       std::move(entry.views),
                       std::move(entry.scores),
-                      std::move(entry.sampler_logprobs)};
+                      std::move(entry.sampler_logprobs),
+                      entry.input.problem->teacher};
 }
 
 }  // namespace dapd

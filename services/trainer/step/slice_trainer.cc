@@ -184,6 +184,8 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
         samples,
         {.head = {.temperature = parts_.config.objective.temperature,
                   .vocabulary = parts_.teacher_heads.vocabulary,
+                  .bfloat16_logits = parts_.config.trainer.logits_precision ==
+                                     Precision::kBfloat16,
                   .workspace = &workspace_},
          .limits = limits_,
          .ahead = &ahead_,
@@ -206,7 +208,7 @@ void SliceTrainer::AddInTurn() {
     MicroBatch& next = micro_batches_[turn_];
     if (!next.result.has_value()) continue;
     AddToGradient(next.result->gradients, parts_.policy.live());
-    objective_.Add(next.result->sums);
+    objective_.Add(next.result->sums, next.result->by_teacher);
     report_->sampler_mismatch += next.result->sampler_mismatch;
     next.result.reset();
     gradient_memory_.Give(next.held_bytes);

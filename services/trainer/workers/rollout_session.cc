@@ -167,6 +167,7 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
   RETURN_IF_ERROR(CheckEnd(result, partial.max_new_tokens));
   result.policy_version = finished.policy_version();
   result.adapter_digest = finished.adapter_digest();
+  result.cost = ReadCost(finished.memory_cost());
   return std::move(result);
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/base/files.h"
 #include "common/config/load_config.h"
+#include "common/config/run_settings.h"
 #include "common/config/term_yaml.h"
 #include "tests/fakes/temp_path.h"
 
@@ -363,6 +364,78 @@ TEST(PresetTermsTest, DopdsTeacherMayBeAnotherModel) {
     EXPECT_EQ(routed.second,
               (TeacherPass{WeightSet::kLive, ViewName::kCrossRollout}));
   }
+}
+
+// The six terms of docs/teachers.md with the weights of the 4B model.
+TEST(PresetTermsTest, DapdsCrossViewsMayBeReadByAnotherModel) {
+  const std::string path = TempPath("dapd_cross.yaml");
+  ASSERT_TRUE(WriteFileAtomically(
+                  path, "model: {path: m}\nteachers: [{name: big, path: b}]\n")
+                  .ok());
+  const auto term = [](const char* name,
+                       const char* student,
+                       const char* teacher,
+                       const char* weights,
+                       const char* weight) {
+    return absl::StrCat("{name: ",
+                        name,
+                        ", student: ",
+                        student,
+                        ", teacher: ",
+                        teacher,
+                        ", teacher_weights: ",
+                        weights,
+                        ", weight: ",
+                        weight,
+                        "}, ");
+  };
+  const std::string r = "0.13333333333333333";
+  const std::string terms = absl::StrCat(
+      "objective.terms=[",
+      term("entangled_rollout",
+           "none_rollout",
+           "cross_rollout",
+           "big",
+           r.c_str()),
+      term("inference_reference",
+           "self_reference",
+           "none_reference",
+           "base",
+           r.c_str()),
+      term("privileged_rollout",
+           "self_rollout",
+           "cross_rollout",
+           "big",
+           r.c_str()),
+      term("entangled_reference",
+           "none_reference",
+           "cross_reference",
+           "big",
+           "0.4"),
+      term("inference_rollout", "self_rollout", "none_rollout", "base", "0.4"),
+      term("privileged_reference",
+           "self_reference",
+           "cross_reference",
+           "big",
+           "0.8"),
+      "]");
+  const auto written = LoadConfig(path, {terms});
+  ASSERT_TRUE(written.ok()) << written.status();
+  const auto preset = LoadConfig(path, {"objective.dapd.cross_weights=big"});
+  ASSERT_TRUE(preset.ok()) << preset.status();
+  const std::vector<Term> expected = ExpandTerms(written->config.objective);
+  std::vector<Term> found = ExpandTerms(preset->config.objective);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i].weight, expected[i].weight, 1e-15);
+    found[i].weight = expected[i].weight;
+    EXPECT_EQ(FormatTerm(found[i]), FormatTerm(expected[i]));
+  }
+  EXPECT_TRUE(AsksTeachers(preset->config));
+  EXPECT_EQ(TeachersAsked(preset->config).size(), 1u);
+  EXPECT_FALSE(ResultSettings(LoadConfig(path, {})->config)
+                   .contains("objective.dapd.cross_weights"))
+      << "runs of versions without the key can be resumed";
 }
 
 TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {

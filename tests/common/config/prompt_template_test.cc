@@ -59,7 +59,7 @@ TEST(PromptTemplateTest, AnyOtherWordStandsForAColumn) {
   EXPECT_EQ(prompt.Fill({"P"}, {{"hint", "H{problem}"}, {"_x", "{hint}"}}),
             "H{problem} P H{problem}{hint} {tests} ");
   EXPECT_THAT(PromptTemplate("{problem} {context} {one two}").Columns(),
-              ElementsAre());
+              ElementsAre("context"));
 }
 
 TEST(PromptTemplateTest, FieldsAreCounted) {

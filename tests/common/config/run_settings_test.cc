@@ -33,6 +33,7 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "run.gpus",
                           "rollout.slots",
                           "rollout.kv_memory_mib",
+                          "rollout.kv_precision",
                           "rollout.tensor_parallel",
                           "rollout.addresses",
                           "teacher.connections",

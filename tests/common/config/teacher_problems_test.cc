@@ -132,6 +132,9 @@ TEST(TeachersTest, AnUnknownTeacherIsToldTheKnownOnes) {
       HasSubstr("objective.teacher_weights: 'x' is neither a set of weights "
                 "(base, snapshot, ema, live) nor row nor the name of a teacher "
                 "in teachers (which is empty)"));
+  EXPECT_THAT(Refusal({kTwo, "objective.dapd.cross_weights=bigg"}),
+              HasSubstr("objective.dapd.cross_weights: 'bigg' is neither a set "
+                        "of weights"));
   EXPECT_THAT(Refusal({kTwo, TermReading("row")}),
               HasSubstr("data.teacher_column, the column with that name, is "
                         "empty"));

@@ -37,6 +37,12 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Refusal({"trainer.shard_base=true"}),
               HasSubstr("trainer.shard_base"));
   EXPECT_EQ(Refusal({"trainer.shard_base=true", "trainer.ranks=2"}), "");
+  EXPECT_EQ(Refusal({"trainer.logits_precision=bfloat16",
+                     "model.precision=bfloat16"}),
+            "");
+  EXPECT_THAT(
+      Refusal({"trainer.logits_precision=bfloat16", "model.precision=float32"}),
+      HasSubstr("trainer.logits_precision is bfloat16"));
   EXPECT_THAT(Message(Load(kGood, {"rollout.max_new_tokens=20000"})),
               HasSubstr("rollout.max_new_tokens (20000) leaves no room"));
   EXPECT_TRUE(
@@ -57,6 +63,21 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_TRUE(
       Load(kGood, {"rollout.listen=0.0.0.0:7001", "security.insecure=true"})
           .ok());
+}
+
+TEST(LoadConfigTest, OnlyAWorkerThatAnswersHasRoundedKeysAndValues) {
+  const auto loaded =
+      Load(kGood, {"rollout.kv_precision=float8", "model.precision=bfloat16"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(std::string(CheckTrains(loaded->config).message()),
+              HasSubstr("rollout.kv_precision is float8"));
+  EXPECT_THAT(
+      Message(Load(kGood,
+                   {"rollout.kv_precision=float8", "model.precision=float32"})),
+      HasSubstr("need a model in bfloat16, and it is in float32"));
+  const auto plain = Load(kGood, {});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(CheckTrains(plain->config).ok());
 }
 
 TEST(LoadConfigTest, GpusAreANumberOrAll) {

@@ -44,10 +44,16 @@ class CutPromptsTest : public ::testing::Test {
             .size());
   }
 
+  absl::Status Check() const {
+    const TextPipeline text = Text();
+    MaterialMeter materials(*text.views);
+    return CheckCutPrompts(config_, text, data_, materials);
+  }
+
   // Returns the warnings.
   std::string Warnings() const {
     testing::internal::CaptureStderr();
-    const absl::Status status = CheckCutPrompts(config_, Text(), data_);
+    const absl::Status status = Check();
     EXPECT_TRUE(status.ok()) << status;
     return testing::internal::GetCapturedStderr();
   }
@@ -113,7 +119,7 @@ TEST_F(CutPromptsTest, AReferenceThatIsNotShownIsNotMeasured) {
 TEST_F(CutPromptsTest, PromptsThatAreCutWhateverTheProblemAreRefused) {
   const int64_t frame = PromptTokens("");
   config_.data.max_prompt_tokens = frame + 20 - 1;
-  const absl::Status status = CheckCutPrompts(config_, Text(), data_);
+  const absl::Status status = Check();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
   EXPECT_THAT(
       std::string(status.message()),
@@ -122,7 +128,7 @@ TEST_F(CutPromptsTest, PromptsThatAreCutWhateverTheProblemAreRefused) {
                       std::to_string(frame - 1)),
             HasSubstr("to " + std::to_string(frame + 20) + " and")));
   config_.data.max_prompt_tokens = frame + 20;
-  EXPECT_THAT(std::string(CheckCutPrompts(config_, Text(), data_).message()),
+  EXPECT_THAT(std::string(Check().message()),
               HasSubstr("the prompt of cross_rollout has"))
       << "the sampler's just fits";
 }

@@ -1,7 +1,9 @@
 #include "common/data/view_limits.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -259,6 +261,57 @@ TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
                         std::to_string(prompt + 200) + " tokens"));
   config_.rollout.source = ReferenceSource::kGiven;
   EXPECT_TRUE(Apply(prompt + 199).ok()) << "nothing is sampled";
+}
+
+// Counts what a template renders.
+class CountingTemplate : public ChatTemplate {
+ public:
+  CountingTemplate(std::unique_ptr<const ChatTemplate> counted,
+                   bool supports_thinking)
+      : counted_(std::move(counted)), supports_thinking_(supports_thinking) {}
+
+  absl::StatusOr<std::string> Render(
+      const std::vector<ChatMessage>& messages,
+      const ChatRenderOptions& options) const override {
+    ++renders_;
+    return counted_->Render(messages, options);
+  }
+  bool supports_thinking() const override { return supports_thinking_; }
+  int64_t renders() const { return renders_; }
+
+ private:
+  const std::unique_ptr<const ChatTemplate> counted_;
+  const bool supports_thinking_;
+  mutable int64_t renders_ = 0;
+};
+
+// The template, the length and the prompts of a row are checked one after
+// another, and all of them ask about its conversation.
+TEST_F(ViewLimitsTest, AConversationIsRenderedOnceForAllChecks) {
+  data_.problems[1].solution = "12";
+  for (Problem& problem : data_.problems) {
+    RowMaterial material;
+    material.before = {{"user", "Hello."},
+                       {"assistant", "Hello, " + problem.id}};
+    problem.material = std::make_shared<const RowMaterial>(material);
+  }
+  const auto renders = [&](bool supports_thinking, size_t rows) {
+    TextPipeline text = Text();
+    auto counting = std::make_unique<CountingTemplate>(
+        std::move(text.chat_template), supports_thinking);
+    const CountingTemplate& counted = *counting;
+    text.views = std::make_unique<ViewBuilder>(
+        *text.tokenizer, counted, MakeViewOptions(config_));
+    text.chat_template = std::move(counting);
+    Dataset some = data_;
+    some.problems.resize(rows);
+    const absl::Status status = ApplyViewLimits(config_, kContext, text, &some);
+    EXPECT_TRUE(status.ok()) << status;
+    return counted.renders();
+  };
+  // With thinking, without it, and with an answer.
+  EXPECT_EQ(renders(true, 3) - renders(true, 1), 2 * 3);
+  EXPECT_EQ(renders(false, 3) - renders(false, 1), 2 * 2);
 }
 
 // The small tokenizer's "<end>" is the last of 262 ids, and occurs in every

@@ -16,6 +16,7 @@
 #include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
@@ -25,6 +26,7 @@
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/rope.h"
 #include "common/model/weights/placement.h"
+#include "common/tensor/float8_tensor.h"
 #include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_on_device.h"
@@ -91,7 +93,7 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
 // Has the pages of one layer for `slots` slots, with the table of their
 // addresses.
 struct Pages {
-  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim]
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kPageTokens, head_dim]
   at::Tensor table;   // [slots, pages] addresses
 
   Pages(int64_t slots,
@@ -99,7 +101,7 @@ struct Pages {
         int64_t kv_heads,
         int64_t head_dim,
         const at::TensorOptions& options)
-      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim},
+      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kPageTokens, head_dim},
                          options)),
         table(at::empty({slots, pages}, at::kLong)) {
     for (int64_t slot = 0; slot < slots; ++slot) {
@@ -124,6 +126,90 @@ struct Pages {
         .narrow(1, 0, tokens);
   }
 };
+
+struct Geometry {
+  int64_t heads, kv_heads, head_dim;
+};
+
+// The numbers of `pages` as Float8, at addresses of their own.
+struct Float8Pages {
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, Float8PartBytes]
+  at::Tensor table;   // [slots, pages] addresses
+
+  explicit Float8Pages(const Pages& pages) {
+    const Float8Tensor rounded = RoundToFloat8(pages.memory);
+    const at::Tensor numbers = rounded.numbers.view(at::kByte).flatten(5);
+    const at::Tensor scales =
+        rounded.scales.squeeze(-1).contiguous().view(at::kByte);
+    memory = at::cat({numbers, scales}, 5);
+    const at::Tensor first =
+        at::empty({memory.size(0), memory.size(1)}, at::kLong);
+    for (int64_t slot = 0; slot < first.size(0); ++slot) {
+      for (int64_t page = 0; page < first.size(1); ++page) {
+        first[slot][page] =
+            reinterpret_cast<int64_t>(memory[slot][page].data_ptr());
+      }
+    }
+    table = first.to(at::kCUDA);
+  }
+  CudaKvPages View() const {
+    return {static_cast<void* const*>(table.data_ptr()),
+            table.size(1),
+            0,
+            /*is_float8=*/true};
+  }
+};
+
+// The kernel that reads Float8 gives the bits of the kernel that reads their
+// values in bfloat16.
+TEST_P(CudaDecodeParityTest, AttentionOverFloat8) {
+  if (GetParam() == at::kFloat) GTEST_SKIP() << "for bfloat16 only";
+  for (const auto& [heads, kv_heads, head_dim] : {Geometry{32, 8, 128},
+                                                  Geometry{14, 2, 64},
+                                                  Geometry{3, 3, 80},
+                                                  Geometry{8, 1, 256}}) {
+    const std::vector<int32_t> positions = {0, 127, 128, 1000, 7777, 8191};
+    const auto rows = static_cast<int64_t>(positions.size());
+    const int64_t capacity = 8192;
+    const Pages pages(
+        rows, capacity / kPageTokens, kv_heads, head_dim, On(GetParam()));
+    pages.memory.copy_(ThroughFloat8(at::randn_like(pages.memory)));
+    const Float8Pages in_float8(pages);
+    const at::Tensor q = Random({rows, heads * head_dim});
+    const at::Tensor slots = at::arange(rows, On(at::kInt));
+    const at::Tensor device_positions =
+        at::tensor(positions, at::kInt).to(at::kCUDA);
+    const auto scratch_floats = Find<decltype(DapdCudaDecodeAttentionScratch)>(
+        "DapdCudaDecodeAttentionScratch")(rows, heads, head_dim, capacity);
+    const at::Tensor scratch = at::empty({scratch_floats}, On(at::kFloat));
+    const at::Tensor counters = at::zeros({64}, On(at::kInt));
+    const auto attend = [&](const CudaKvPages& cache) {
+      const at::Tensor out = at::zeros_like(q);
+      const DecodeAttentionArgs args{
+          .rows = {rows,
+                   slots.data_ptr<int32_t>(),
+                   device_positions.data_ptr<int32_t>()},
+          .q = q.data_ptr(),
+          .cache = cache,
+          .out = out.data_ptr(),
+          .scratch = scratch.data_ptr<float>(),
+          .counters = static_cast<uint32_t*>(counters.data_ptr()),
+          .q_stride = q.size(1),
+          .out_stride = out.size(1),
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .max_tokens = capacity};
+      Settle();
+      EXPECT_EQ(Find<decltype(DapdCudaDecodeAttention)>(
+                    "DapdCudaDecodeAttention")(&args, Number(), nullptr),
+                0);
+      return out;
+    };
+    EXPECT_TRUE(at::equal(attend(in_float8.View()), attend(pages.View())))
+        << "head dimension " << head_dim;
+  }
+}
 
 TEST_P(CudaDecodeParityTest, ResidualNorm) {
   const at::Tensor x = Random({3, 2560});
@@ -168,9 +254,6 @@ TEST_P(CudaDecodeParityTest, SwiGlu) {
 }
 
 TEST_P(CudaDecodeParityTest, QkvAndAttention) {
-  struct Geometry {
-    int64_t heads, kv_heads, head_dim;
-  };
   for (const auto& [heads, kv_heads, head_dim] : {Geometry{32, 8, 128},
                                                   Geometry{14, 2, 64},
                                                   Geometry{3, 3, 80},
@@ -183,7 +266,7 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
     const auto rows = static_cast<int64_t>(positions.size());
     const int64_t capacity = 8192;
     const Pages pages(
-        rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
+        rows, capacity / kPageTokens, kv_heads, head_dim, On(GetParam()));
     // Every slot has a past.
     pages.memory.copy_(at::randn_like(pages.memory));
     const at::Tensor qkv = Random({rows, (heads + 2 * kv_heads) * head_dim});
@@ -301,6 +384,70 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
               << "\n";
     EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
   }
+}
+
+// A sequence goes to the host and back again and again, while others take its
+// slots and its pages.
+TEST_P(CudaDecodeParityTest, AnAnswerThatWasOnTheHostHasTheSameBits) {
+  const auto weights = OnDevice(*EndlessModel(GetParam()), at::kCUDA);
+  const DecodeRequest request = MakeRequest(200, 300, 1);
+  const auto decode = [&](bool leaves) {
+    std::shared_ptr<const ModelWeights> given = weights;
+    const auto backend = MakeCudaDecodeBackend(given, {.slots = 4});
+    Answer answer;
+    int64_t slot = 0;
+    EXPECT_TRUE(backend->Start(0, request));
+    EXPECT_TRUE(backend->Reserve(0, request.MaxTokens()));
+    while (answer.tokens.size() < 300) {
+      for (const DecodedToken& token : backend->Step()) {
+        if (token.slot != slot) continue;
+        answer.tokens.push_back(token.token);
+        answer.logprobs.push_back(token.logprob);
+      }
+      if (!leaves) continue;
+      EXPECT_GT(backend->SwapOut(slot, 7), 0);
+      const DecodeRequest other =
+          MakeRequest(300, 40, static_cast<uint32_t>(answer.tokens.size()));
+      EXPECT_TRUE(backend->Start(slot, other));
+      EXPECT_TRUE(backend->Reserve(slot, other.MaxTokens()));
+      backend->Step();
+      backend->Stop(slot);
+      slot = (slot + 1) % 4;
+      EXPECT_TRUE(backend->SwapIn(slot, 7, request.MaxTokens()));
+    }
+    return answer;
+  };
+  const Answer expected = decode(false);
+  const Answer found = decode(true);
+  EXPECT_EQ(found.tokens, expected.tokens);
+  EXPECT_EQ(found.logprobs, expected.logprobs);
+}
+
+// The head's product takes the form of bulk_product.h inside a graph and behind
+// early launches, in bfloat16 on a device that has it.
+TEST_P(CudaDecodeParityTest, GraphsDecodeWithBulkProducts) {
+  const auto weights =
+      OnDevice(*WideHeadModel(kLeastBulkCols + 8, GetParam()), at::kCUDA);
+  const auto requests = MakeRequests();
+  const CudaDecodeOptions options{.slots = 4, .bulk_products = true};
+  std::shared_ptr<const ModelWeights> given = weights;
+  const auto ours = MakeCudaDecodeBackend(given, options);
+  ASSERT_NE(ours, nullptr);
+  const auto answers = Generate(*ours, requests);
+  given = weights;
+  const auto alone = MakeCudaDecodeBackend(given, options);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,
+              answers.at(i).tokens);
+  }
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 13 % 2048);
+  const std::vector<float> scored = ours->ScoreTokens(ids);
+  const at::Tensor expected = TokenLogprobs(*weights, nullptr, ids);
+  const double error =
+      (at::tensor(scored) - expected.cpu()).abs().max().item<double>();
+  std::cout << "largest error of a log-probability " << error << "\n";
+  EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
 }
 
 TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {

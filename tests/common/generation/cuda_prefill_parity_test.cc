@@ -45,7 +45,7 @@ Prefilled Prefill(const ModelWeights& weights,
   for (const std::vector<int32_t>& prompt : ids) {
     prompts.push_back(
         {prompt,
-         EmptyPages(weights, NumSplits(static_cast<int64_t>(prompt.size())))});
+         EmptyPages(weights, NumPages(static_cast<int64_t>(prompt.size())))});
   }
   Prefilled prefilled{PrefillPrompts(weights, packed, prompts), {}};
   for (const PrefillPrompt& prompt : prompts) {

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/skinny_product.h"
 #include "common/model/weights/placement.h"
@@ -18,10 +19,12 @@ namespace {
 
 struct ProductShape {
   int64_t rows, inner, cols;
+  bool is_bulk = false;  // by the form of bulk_product.h
 };
 
 void PrintTo(const ProductShape& shape, std::ostream* out) {
-  *out << shape.rows << "x" << shape.inner << "x" << shape.cols;
+  *out << shape.rows << "x" << shape.inner << "x" << shape.cols
+       << (shape.is_bulk ? "bulk" : "");
 }
 
 class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
@@ -31,12 +34,16 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
     if (!device.ok()) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();
     }
-    multiply_ = reinterpret_cast<decltype(multiply_)>(
-        CudaSymbol("DapdCudaSkinnyProduct"));
-    if (multiply_ == nullptr) {
+    SetUpCuda(/*deterministic=*/false, at::globalContext());
+    auto* const has_bulk = reinterpret_cast<decltype(&DapdCudaHasBulkProducts)>(
+        CudaSymbol("DapdCudaHasBulkProducts"));
+    if (has_bulk == nullptr) {
       GTEST_SKIP() << "libdapd_cuda.so was built without nvcc";
     }
-    SetUpCuda(/*deterministic=*/false, at::globalContext());
+    // Like a decoder, it takes the first form on a device without the second.
+    is_bulk_ = GetParam().is_bulk && has_bulk() != 0;
+    multiply_ = reinterpret_cast<decltype(multiply_)>(
+        CudaSymbol(is_bulk_ ? "DapdCudaBulkProduct" : "DapdCudaSkinnyProduct"));
   }
 
   // Returns x w^T in float32.
@@ -50,7 +57,8 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
   void MultiplyInto(const at::Tensor& y,
                     const at::Tensor& x,
                     const at::Tensor& w,
-                    int64_t early) const {
+                    int64_t early,
+                    decltype(&DapdCudaSkinnyProduct) by = nullptr) const {
     const CudaProduct product{.rows = x.size(0),
                               .inner = x.size(1),
                               .cols = w.size(0),
@@ -63,16 +71,19 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
                               .y_stride = y.stride(0),
                               .number = CudaNumber::kBFloat16,
                               .float_result = y.scalar_type() == at::kFloat};
-    TORCH_CHECK(IsSkinny(product), "a product that the kernel does not take");
-    TORCH_CHECK(multiply_(&product, nullptr) == 0, "was not launched");
+    TORCH_CHECK(by == nullptr && is_bulk_ ? IsBulk(product) : IsSkinny(product),
+                "a product that the kernel does not take");
+    TORCH_CHECK((by != nullptr ? by : multiply_)(&product, nullptr) == 0,
+                "was not launched");
   }
 
  private:
+  bool is_bulk_ = false;
   decltype(&DapdCudaSkinnyProduct) multiply_ = nullptr;
 };
 
 TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
-  const auto& [rows, inner, cols] = GetParam();
+  const auto& [rows, inner, cols, is_bulk] = GetParam();
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   // The kernel reads weights before it waits for the launch in front, which
   // writes x here.
@@ -102,7 +113,7 @@ TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
 TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
   constexpr int64_t kLora = 64;
   constexpr int64_t kSteps = 50;
-  const auto& [rows, inner, cols] = GetParam();
+  const auto& [rows, inner, cols, is_bulk] = GetParam();
   const int64_t early = inner - kLora;
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor w = at::randn({cols, inner}, options);
@@ -112,6 +123,8 @@ TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
   const at::Tensor x = at::zeros({rows, inner}, options);
   auto* const norm = reinterpret_cast<decltype(&DapdCudaResidualNorm)>(
       CudaSymbol("DapdCudaResidualNorm"));
+  auto* const skinny = reinterpret_cast<decltype(&DapdCudaSkinnyProduct)>(
+      CudaSymbol("DapdCudaSkinnyProduct"));
   const auto run = [&](int64_t begins) {
     const at::Tensor y =
         at::empty({kSteps, rows, cols}, options.dtype(at::kFloat));
@@ -125,7 +138,9 @@ TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
                                   .out_stride = inner,
                                   .eps = 1e-6F};
       TORCH_CHECK(norm(&args, CudaNumber::kBFloat16, nullptr) == 0);
-      MultiplyInto(x.narrow(1, early, kLora), x.narrow(1, 0, early), a, 0);
+      // Its few columns are always the first form's.
+      MultiplyInto(
+          x.narrow(1, early, kLora), x.narrow(1, 0, early), a, 0, skinny);
       MultiplyInto(y[step], x, w, begins);
     }
     return y;
@@ -146,7 +161,14 @@ INSTANTIATE_TEST_SUITE_P(
                     ProductShape{1, 9728, 2560},         // down
                     ProductShape{32, 1032, 5128},        // odd
                     ProductShape{7, 264, 8456},          // two slices
-                    ProductShape{9, 72, 40}),
+                    ProductShape{9, 72, 40},
+                    ProductShape{32, 2560 + 192, 6144, true},
+                    ProductShape{4, 4096 + 64, 2560, true},
+                    ProductShape{13, 2560, 19456, true},
+                    ProductShape{1, 9728, 2560, true},
+                    ProductShape{32, 1032, 5128, true},
+                    ProductShape{9, 264, 2048, true},
+                    ProductShape{7, 264, 151936, true}),
     testing::PrintToStringParamName());
 
 }  // namespace

@@ -49,6 +49,7 @@ struct TimedAnswers {
   std::map<uint64_t, TimedAnswer> answers;
   std::vector<uint64_t> ended;  // in order
   std::map<uint64_t, absl::Status> failed;
+  MemoryCost cost;  // of all answers
 };
 
 void StepOnce(GenerationEngine& engine, int64_t step, TimedAnswers& outcome) {
@@ -64,6 +65,7 @@ void StepOnce(GenerationEngine& engine, int64_t step, TimedAnswers& outcome) {
     if (token.finish_reason == FinishReason::kNone) continue;
     answer.ended_in_step = step;
     outcome.ended.push_back(token.id);
+    outcome.cost += token.cost;
   }
 }
 
@@ -112,6 +114,109 @@ TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
       EXPECT_GE(engine.kv_use().restarts, 2);
     }
   }
+}
+
+TEST(EngineMemoryTest, AnswersThatGiveWayAreKeptAndComputedOnce) {
+  for (const bool from_the_start : {true, false}) {
+    for (const int64_t tokens_a_step : {1, 8}) {
+      Counts counts;
+      GenerationEngine engine =
+          MakeCountingEngine({.resumes_from_the_start = from_the_start,
+                              .tokens_a_step = tokens_a_step,
+                              .host_memory = 1000},
+                             2 * (kPrompt + kAnswer),
+                             counts);
+      ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+      const TimedAnswers outcome = RunToTheEnd(engine);
+      ExpectAllTokens(outcome, 4);
+      EXPECT_LE(counts.most_bytes, 2 * (kPrompt + kAnswer));
+      const KvUse use = engine.kv_use();
+      EXPECT_GT(use.cost.swaps, 0);
+      EXPECT_GT(use.cost.swapped_bytes, use.cost.swaps * kPrompt);
+      EXPECT_EQ(use.cost.recomputed_tokens, 0);
+      EXPECT_EQ(use.restarts, 0);
+      EXPECT_EQ(use.host_bytes, 0);
+      EXPECT_EQ(counts.kept, 0);
+      for (const auto& [example, starts] : counts.starts) {
+        EXPECT_EQ(starts, 1) << example;
+      }
+      // What the answers say of themselves is what the engine says.
+      EXPECT_EQ(outcome.cost.swaps, use.cost.swaps);
+      EXPECT_EQ(outcome.cost.swapped_bytes, use.cost.swapped_bytes);
+    }
+  }
+}
+
+// The host has room for a part of what gives way.
+TEST(EngineMemoryTest, AnswersForWhichTheHostHasNoRoomAreComputedAgain) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeCountingEngine({.host_memory = 120}, 2 * (kPrompt + kAnswer), counts);
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+  const TimedAnswers outcome = RunToTheEnd(engine);
+  ExpectAllTokens(outcome, 4);
+  const KvUse use = engine.kv_use();
+  EXPECT_GT(use.cost.swaps, 0);
+  EXPECT_GT(use.restarts, 0);
+  EXPECT_GT(use.cost.recomputed_tokens, 0);
+  EXPECT_EQ(outcome.cost.recomputed_tokens, use.cost.recomputed_tokens);
+}
+
+TEST(EngineMemoryTest, TheConfigurationMayKeepNothing) {
+  Counts counts;
+  GenerationEngine engine(
+      std::make_unique<CountingBackend>(CountingOptions{.host_memory = 1000},
+                                        counts),
+      {.kv_memory_bytes = 2 * (kPrompt + kAnswer), .swap_memory_bytes = 0});
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+  ExpectAllTokens(RunToTheEnd(engine), 4);
+  EXPECT_EQ(engine.kv_use().cost.swaps, 0);
+  EXPECT_GT(engine.kv_use().restarts, 0);
+}
+
+TEST(EngineMemoryTest, ACancelledAnswerIsNotKept) {
+  Counts counts;
+  GenerationEngine engine = MakeCountingEngine(
+      {.host_memory = 1000}, 2 * (kPrompt + kAnswer), counts);
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+  TimedAnswers outcome;
+  int64_t step = 1;
+  while (engine.kv_use().host_bytes == 0) StepOnce(engine, step++, outcome);
+  EXPECT_EQ(counts.kept, 1);
+  // Keys and values of this adapter must not be used under the next one.
+  EXPECT_THROW(engine.SetAdapter(nullptr), c10::Error);
+  for (uint64_t id = 1; id <= 4; ++id) engine.Cancel(id);
+  EXPECT_EQ(counts.kept, 0);
+  EXPECT_EQ(engine.kv_use().host_bytes, 0);
+  EXPECT_EQ(engine.kv_use().bytes, 0);
+  engine.SetAdapter(nullptr);
+}
+
+// A step without memory leaves nothing that could be kept.
+TEST(EngineMemoryTest, AfterAStepWithoutMemoryNothingIsKept) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeCountingEngine({.host_memory = 1000, .side_by_side = 3},
+                         4 * (kPrompt + kAnswer),
+                         counts);
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+  ExpectAllTokens(RunToTheEnd(engine), 4);
+  EXPECT_EQ(engine.kv_use().cost.swaps, 0);
+  EXPECT_EQ(engine.kv_use().restarts, 4);
+}
+
+// Once an answer of 196 tokens has ended, all are expected to become as long.
+TEST(EngineMemoryTest, NobodyStartsWhoIsExpectedToHaveToGiveWay) {
+  Counts counts;
+  GenerationEngine engine = MakeCountingEngine(
+      {.host_memory = 1000}, 2 * (kPrompt + kAnswer), counts);
+  ASSERT_TRUE(engine.Submit(9, RequestOf(9)).ok());
+  RunToTheEnd(engine);
+  counts.most_running = 0;
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
+  ExpectAllTokens(RunToTheEnd(engine), 4);
+  EXPECT_EQ(counts.most_running, 2);
+  EXPECT_EQ(engine.kv_use().cost.swaps, 0);
 }
 
 TEST(EngineMemoryTest, WithoutNeedNobodyGivesWay) {
@@ -262,13 +367,16 @@ TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {
   EXPECT_THROW(RunToTheEnd(engine), c10::Error);
 }
 
-// Runs four answers with KV memory for `whole` answers of the longest length.
+// Runs four answers with KV memory for `whole` answers of the longest length,
+// and `swap_bytes` of the host for what they give up.
 TimedAnswers RunOn(std::unique_ptr<DecodeBackend> backend,
                    int64_t whole,
-                   int64_t& restarts) {
+                   int64_t swap_bytes,
+                   KvUse& use) {
   const int64_t longest = backend->KvBytes(7 + 150);
-  GenerationEngine engine(std::move(backend),
-                          {.kv_memory_bytes = whole * longest});
+  GenerationEngine engine(
+      std::move(backend),
+      {.kv_memory_bytes = whole * longest, .swap_memory_bytes = swap_bytes});
   for (uint64_t id = 1; id <= 4; ++id) {
     EXPECT_TRUE(
         engine.Submit(id, RequestOf(id, 3 + static_cast<int64_t>(id), 150))
@@ -282,7 +390,7 @@ TimedAnswers RunOn(std::unique_ptr<DecodeBackend> backend,
     StepOnce(engine, step, outcome);
     EXPECT_LE(engine.kv_use().bytes, whole * longest);
   }
-  restarts = engine.kv_use().restarts;
+  use = engine.kv_use();
   return outcome;
 }
 
@@ -296,38 +404,45 @@ std::shared_ptr<const ModelWeights> EndlessModel(at::ScalarType dtype) {
 TEST(EngineMemoryTest, TheCpuGivesTheSameBitsWithLittleMemory) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto model = PackModel(*EndlessModel(dtype));
-    const auto run = [&](int64_t whole, int64_t& restarts) {
+    const auto run = [&](int64_t whole, int64_t swap_bytes, KvUse& use) {
       return RunOn(
           std::make_unique<CpuDecodeBackend>(
               model, CpuDecodeBackendOptions{.slots = 4, .step_tokens = 16}),
           whole,
-          restarts);
+          swap_bytes,
+          use);
     };
-    int64_t restarts = 0;
-    const TimedAnswers ample = run(4, restarts);
-    EXPECT_EQ(restarts, 0);
-    const TimedAnswers tight = run(3, restarts);
-    EXPECT_GT(restarts, 0);
-    for (const auto& [id, answer] : ample.answers) {
-      ASSERT_EQ(answer.ids.size(), 150U);
-      EXPECT_EQ(tight.answers.at(id).ids, answer.ids) << id;
-      EXPECT_EQ(tight.answers.at(id).logprobs, answer.logprobs) << id;
+    KvUse use;
+    const TimedAnswers ample = run(4, 0, use);
+    EXPECT_EQ(use.restarts, 0);
+    for (const int64_t swap_bytes : {int64_t{0}, int64_t{1} << 30}) {
+      const TimedAnswers tight = run(3, swap_bytes, use);
+      EXPECT_EQ(use.restarts > 0, swap_bytes == 0);
+      EXPECT_EQ(use.cost.recomputed_tokens > 0, swap_bytes == 0);
+      EXPECT_EQ(use.cost.swaps > 0, swap_bytes > 0);
+      for (const auto& [id, answer] : ample.answers) {
+        ASSERT_EQ(answer.ids.size(), 150U);
+        EXPECT_EQ(tight.answers.at(id).ids, answer.ids) << id;
+        EXPECT_EQ(tight.answers.at(id).logprobs, answer.logprobs) << id;
+      }
     }
   }
 }
 
 TEST(EngineMemoryTest, LibTorchGivesTheSameAnswersWithLittleMemory) {
   const auto weights = EndlessModel(at::kFloat);
-  const auto run = [&](int64_t whole, int64_t& restarts) {
+  // These caches are not kept, whatever the host has.
+  const auto run = [&](int64_t whole, KvUse& use) {
     return RunOn(std::make_unique<AtenBackend>(DecoderModel(weights), 4, 0),
                  whole,
-                 restarts);
+                 int64_t{1} << 30,
+                 use);
   };
-  int64_t restarts = 0;
-  const TimedAnswers ample = run(4, restarts);
-  EXPECT_EQ(restarts, 0);
-  const TimedAnswers tight = run(3, restarts);
-  EXPECT_GT(restarts, 0);
+  KvUse use;
+  const TimedAnswers ample = run(4, use);
+  EXPECT_EQ(use.restarts, 0);
+  const TimedAnswers tight = run(3, use);
+  EXPECT_GT(use.restarts, 0);
   double worst = 0.0;
   for (const auto& [id, answer] : ample.answers) {
     const TimedAnswer& other = tight.answers.at(id);

@@ -1,5 +1,5 @@
 // Compares the host twin of the CUDA decode attention (the same functions in
-// the same order of splits, lanes and groups) with attention in float64.
+// the same order of splits, pages, lanes and groups) with attention in float64.
 
 #include "common/kernels/decode_attention_math.h"
 
@@ -34,10 +34,10 @@ AttentionInputs RandomInputs(int head_dim, int tokens, uint32_t seed) {
           numbers(tokens * head_dim)};
 }
 
-TEST(AttentionMathTest, SplitsInTheKernelsOrderAgreeWithFloat64) {
+TEST(AttentionMathTest, PagesInTheKernelsOrderAgreeWithFloat64) {
   double largest = 0.0;
   for (const int head_dim : {8, 64, 80, 128, 256}) {
-    for (const int tokens : {1, 127, 128, 129, 1000}) {
+    for (const int tokens : {1, 127, 128, 129, 1000, 2500}) {
       const AttentionInputs in = RandomInputs(
           head_dim, tokens, static_cast<uint32_t>(head_dim * 1000 + tokens));
       const std::vector<float> twin = AttentionTwin(in);
@@ -51,11 +51,13 @@ TEST(AttentionMathTest, SplitsInTheKernelsOrderAgreeWithFloat64) {
   EXPECT_LT(largest, 1e-5);
 }
 
-TEST(AttentionMathTest, ASplitFarBelowTheOthersCountsForNothing) {
-  const SoftmaxPart parts[] = {{1000.0F, 2.0F}, {-1000.0F, 5.0F}};
-  const float outputs[] = {3.0F, 100.0F};
-  EXPECT_EQ(CombineSplits(parts, outputs, 1, 2), 1.5F);
-  EXPECT_EQ(CombineSplits(parts, outputs, 1, 1), 1.5F);
+TEST(AttentionMathTest, APageFarBelowTheOthersCountsForNothing) {
+  const SoftmaxPart parts[] = {
+      {-1000.0F, 5.0F}, {1000.0F, 2.0F}, {-1000.0F, 5.0F}};
+  const float outputs[] = {100.0F, 3.0F, 100.0F};
+  EXPECT_EQ(CombinePages(parts, outputs, 1, 3), 1.5F);
+  EXPECT_EQ(CombinePages(parts + 1, outputs + 1, 1, 2), 1.5F);
+  EXPECT_EQ(CombinePages(parts + 1, outputs + 1, 1, 1), 1.5F);
 }
 
 TEST(AttentionMathTest, GeometriesThatTheKernelsDoNotTakeAreRefused) {

@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/model/flash_attention_3.h"
 #include "common/model/variable_length_attention.h"
 #include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/same_bits.h"
@@ -22,9 +23,27 @@ struct Heads {
   int64_t kv = 0;
   int64_t dim = 0;
 };
-// The cases have Qwen3-4B's heads, SmolLM2's heads, and keys that every query
-// head reads.
-constexpr Heads kHeads[] = {{32, 8, 128}, {9, 3, 64}, {16, 1, 80}};
+// The cases have Qwen3-4B's heads, SmolLM2's heads, keys that every query head
+// reads, Gemma's heads, and heads that share nothing. On sm_90 in bfloat16
+// FlashAttention-3 computes all but the third.
+constexpr Heads kHeads[] = {
+    {32, 8, 128}, {9, 3, 64}, {16, 1, 80}, {8, 4, 256}, {4, 4, 128}};
+
+std::string NameOf(const Heads& heads) {
+  return std::to_string(heads.query) + " heads over " +
+         std::to_string(heads.kv) + " of " + std::to_string(heads.dim);
+}
+
+// LibTorch's deterministic algorithms, as long as an object exists.
+class DeterministicAlgorithms {
+ public:
+  DeterministicAlgorithms() {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  }
+  ~DeterministicAlgorithms() {
+    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+  }
+};
 
 // Computes softmax(q k^T / sqrt(D)) v; the queries are the last tokens of the
 // keys.
@@ -75,8 +94,7 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
   const std::vector<int64_t> offsets = {0, 1, 64, 192, 321, 1021};
   const int64_t rows = offsets.back();
   for (const Heads& heads : kHeads) {
-    const std::string name =
-        std::to_string(heads.query) + " heads over " + std::to_string(heads.kv);
+    const std::string name = NameOf(heads);
     at::Tensor q = Random({rows, heads.query, heads.dim});
     at::Tensor k = Random({rows, heads.kv, heads.dim});
     at::Tensor v = Random({rows, heads.kv, heads.dim});
@@ -93,6 +111,9 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
     expected.backward(grad_out);
 
     const at::NoGradGuard no_grad;
+    if (FlashAttention3For(OnGpu(q), OnGpu(k), OnGpu(v)) != nullptr) {
+      std::cout << name << " by FlashAttention-3\n";
+    }
     const VariableLengthAttention attention(offsets, at::kCUDA);
     AttentionStatistics statistics;
     const at::Tensor out =
@@ -103,6 +124,47 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
     ExpectClose(name + ", gradient of q", gradients.q, q.grad());
     ExpectClose(name + ", gradient of k", gradients.k, k.grad());
     ExpectClose(name + ", gradient of v", gradients.v, v.grad());
+
+    // LibTorch's autograd uses LibTorch's implementations on every GPU.
+    const at::AutoGradMode with_grad(true);
+    const at::Tensor own_q = OnGpu(q).requires_grad_(true);
+    const at::Tensor own_k = OnGpu(k).requires_grad_(true);
+    const at::Tensor own_v = OnGpu(v).requires_grad_(true);
+    const at::Tensor by_libtorch =
+        attention.Forward(own_q, own_k, own_v, /*statistics=*/nullptr);
+    by_libtorch.backward(OnGpu(grad_out));
+    const std::string own = name + " by LibTorch";
+    ExpectClose(own + ", value", by_libtorch.detach(), expected.detach());
+    ExpectClose(own + ", gradient of q", own_q.grad(), q.grad());
+    ExpectClose(own + ", gradient of k", own_k.grad(), k.grad());
+    ExpectClose(own + ", gradient of v", own_v.grad(), v.grad());
+  }
+}
+
+// Sequences of several blocks, whose gradients many blocks add to.
+TEST_P(CudaAttentionParityTest, DeterministicGradientsHaveTheSameBitsEachTime) {
+  const at::NoGradGuard no_grad;
+  const DeterministicAlgorithms deterministic;
+  const std::vector<int64_t> offsets = {0, 300, 301, 700};
+  const int64_t rows = offsets.back();
+  const VariableLengthAttention attention(offsets, at::kCUDA);
+  for (const Heads& heads : kHeads) {
+    const at::Tensor q = OnGpu(Random({rows, heads.query, heads.dim}));
+    const at::Tensor k = OnGpu(Random({rows, heads.kv, heads.dim}));
+    const at::Tensor v = OnGpu(Random({rows, heads.kv, heads.dim}));
+    const at::Tensor grad_out = OnGpu(Random({rows, heads.query, heads.dim}));
+    std::vector<AttentionGradients> found;
+    for (int i = 0; i < 2; ++i) {
+      AttentionStatistics statistics;
+      const at::Tensor out = attention.Forward(q, k, v, &statistics);
+      found.push_back(attention.Backward(grad_out, q, k, v, out, statistics));
+      const auto same = [&](at::Tensor AttentionGradients::*part) {
+        return SameBits((found[0].*part).cpu(), (found[i].*part).cpu());
+      };
+      EXPECT_TRUE(same(&AttentionGradients::q)) << NameOf(heads);
+      EXPECT_TRUE(same(&AttentionGradients::k)) << NameOf(heads);
+      EXPECT_TRUE(same(&AttentionGradients::v)) << NameOf(heads);
+    }
   }
 }
 
@@ -110,7 +172,7 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
 TEST_P(CudaAttentionParityTest, ARowByItself) {
   const at::NoGradGuard no_grad;
   for (const Heads& heads : kHeads) {
-    const std::string name = std::to_string(heads.query) + " heads";
+    const std::string name = NameOf(heads);
     const at::Tensor q = Random({1, heads.query, heads.dim});
     const at::Tensor k = Random({1, heads.kv, heads.dim});
     const at::Tensor v = Random({1, heads.kv, heads.dim});
@@ -149,12 +211,11 @@ TEST_P(CudaAttentionParityTest, QueriesAreTheLastOfKeysThatTheyShare) {
             .cpu();
     for (const size_t i : read) {
       const auto& [begin, tokens] = keys[i];
-      ExpectClose(
-          std::to_string(heads.query) + " heads, sequence " + std::to_string(i),
-          out.slice(0, offsets[i], offsets[i + 1]),
-          Attention(q.slice(0, offsets[i], offsets[i + 1]),
-                    k.narrow(0, begin, tokens),
-                    v.narrow(0, begin, tokens)));
+      ExpectClose(NameOf(heads) + ", sequence " + std::to_string(i),
+                  out.slice(0, offsets[i], offsets[i + 1]),
+                  Attention(q.slice(0, offsets[i], offsets[i + 1]),
+                            k.narrow(0, begin, tokens),
+                            v.narrow(0, begin, tokens)));
       // A sequence alone gives the same bits.
       const at::Tensor alone =
           VariableLengthAttention(

@@ -92,7 +92,7 @@ Outcome RunStep(const ModelWeights& weights,
   Outcome outcome;
   ResetWorkOfDevice();
   outcome.sums =
-      AccumulateMicroBatch(weights, policy.live(), terms, samples, {});
+      AccumulateMicroBatch(weights, policy.live(), terms, samples, {}).sums;
   outcome.accumulated = WorkOfDevice();
   outcome.gradient = policy.FlatGradient().cpu();
   ResetWorkOfDevice();

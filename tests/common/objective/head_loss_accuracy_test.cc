@@ -20,6 +20,12 @@ class HeadLossAccuracyTest : public HeadLossFixture {
   template <typename Place>
   static void ExpectEveryLossAgrees(Inputs in, const Place& place);
 
+  // Returns a support of all entries, so that rounded logits which are equal
+  // cannot change it.
+  static Support WholeSupport(const Inputs& in) {
+    return {SupportKind::kStudentTopK, in.num_common(), /*tail=*/false};
+  }
+
   // Returns `in` on `device`.
   static Inputs OnDevice(const Inputs& in, at::Device device) {
     Inputs there = in.As(device);
@@ -164,6 +170,76 @@ TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
   }
 }
 
+TEST_F(HeadLossAccuracyTest, LogitsInBFloat16AreTheProductsRounded) {
+  for (const Inputs& inputs : {Inputs(), WithThreeModels()}) {
+    for (const bool has_support : {false, true}) {
+      Inputs in = WithRoundedLogits(inputs);
+      if (has_support) in.support = WholeSupport(in);
+      Inputs exact = in;
+      exact.bfloat16_logits = false;
+      const Slow slow(in);
+      for (const HeadLoss& loss :
+           {in.Run(InChunks(4)), in.RunByTensors(InChunks(4))}) {
+        const Errors errors(loss, slow);
+        const Errors of_rounding(loss, Slow(exact));
+        std::cout << "values " << errors.value << ", gradients "
+                  << errors.gradient << "; against exact logits "
+                  << of_rounding.value << ", " << of_rounding.gradient << "\n";
+        EXPECT_LT(errors.value, 1e-5);
+        EXPECT_LT(errors.gradient, 5e-3);
+        EXPECT_GT(of_rounding.value, 1e-4) << "nothing was rounded";
+      }
+    }
+  }
+}
+
+// docs/objective.md has these errors. Students and teachers differ by about
+// `distance` from each other. There is no clip, since an entry that is clipped
+// by an error alone would hide what the distance does.
+TEST_F(HeadLossAccuracyTest, LogitsInBFloat16CostMoreTheNearerATeacherIs) {
+  double before = 0.0;
+  for (const double distance : {0.3, 0.1, 0.03}) {
+    Inputs wide;
+    wide.divergence.clip = kNoClip;
+    wide.head = at::randn({32'768, kHidden});
+    const at::Tensor common = wide.students[0];
+    for (at::Tensor& student : wide.students) {
+      student = common + distance * at::randn({kTokens, kHidden});
+    }
+    for (TeacherScores& teacher : wide.teachers) {
+      teacher.hidden = common + distance * at::randn({kTokens, kHidden});
+    }
+    Inputs in = wide.As(at::kBFloat16);
+    const Slow slow(in);
+    const Errors exact(in.Run({.temperature = kTemperature}), slow);
+    in.bfloat16_logits = true;
+    const HeadLoss loss = in.Run({.temperature = kTemperature});
+    const Errors rounded(loss, slow);
+    const double of_loss = std::abs(loss.sums[0].clipped / slow.values[0] - 1);
+    std::cout << "distance " << distance << ", divergence "
+              << slow.values[0] / kTokens << " a token: loss " << of_loss
+              << ", gradient " << rounded.gradient << "; with float32 logits "
+              << exact.value << ", " << exact.gradient << "\n";
+    EXPECT_LT(exact.gradient, 5e-3);
+    EXPECT_LT(rounded.gradient, 0.1);
+    EXPECT_GT(rounded.gradient, before);
+    before = rounded.gradient;
+  }
+}
+
+// The logits of a float32 model stay float32, whoever teaches it.
+TEST_F(HeadLossAccuracyTest, AFloat32StudentsLogitsAreNotRounded) {
+  Inputs in = WithThreeModels();
+  const Slow slow(in);
+  in.bfloat16_logits = true;
+  for (const HeadLoss& loss :
+       {in.Run(InChunks(4)), in.RunByTensors(InChunks(4))}) {
+    const Errors errors(loss, slow);
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, 1e-5);
+  }
+}
+
 // A model in float32 teaches one in bfloat16, and the other way round.
 TEST_F(HeadLossAccuracyTest, HeadsMayHaveDifferentPrecisions) {
   for (const bool rounds_students : {true, false}) {
@@ -212,6 +288,35 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   }
 }
 
+// The forms of the kernels that a call must ask for. Without clusters the block
+// kernel computes them.
+TEST_F(HeadLossAccuracyTest, OnAGpuEveryFormAgreesToo) {
+  const auto device = DeviceOf(DeviceChoice::kCuda);
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  SetUpCuda(/*deterministic=*/false, at::globalContext());
+  for (const bool bfloat16_logits : {false, true}) {
+    for (const int cluster_warps : {16, 32}) {
+      for (const Inputs& inputs : {Inputs(), WithThreeModels()}) {
+        for (const bool has_support : {false, true}) {
+          Inputs in = WithRoundedLogits(inputs);
+          in.bfloat16_logits = bfloat16_logits;
+          if (has_support) in.support = WholeSupport(in);
+          HeadLossOptions options = InChunks(4);
+          options.cluster_warps = cluster_warps;
+          const Errors errors(in.As(*device).Run(options), Slow(in));
+          std::cout << (bfloat16_logits ? "bfloat16" : "float32") << " logits, "
+                    << cluster_warps << " warps: values " << errors.value
+                    << ", gradients " << errors.gradient << "\n";
+          EXPECT_LT(errors.value, 1e-5);
+          EXPECT_LT(errors.gradient, 5e-3);
+        }
+      }
+    }
+  }
+}
+
 // The block kernel computes losses with supports, the cluster kernel computes
 // the other losses.
 TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
@@ -223,6 +328,54 @@ TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
   for (const Inputs& inputs : {Inputs(), WithThreeModels()}) {
     ExpectEveryLossAgrees(
         inputs, [&](const Inputs& in) { return OnDevice(in, *device); });
+  }
+}
+
+// A token's rows of this vocabulary fill a cluster of 16 blocks in every form.
+TEST_F(HeadLossAccuracyTest, OnAGpuEveryFormTakesALargeVocabulary) {
+  const auto device = DeviceOf(DeviceChoice::kCuda);
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  SetUpCuda(/*deterministic=*/false, at::globalContext());
+  Inputs in;
+  in.head = at::randn({151'936, kHidden});
+  for (TeacherScores& teacher : in.teachers) {
+    teacher.hidden = in.students[0] + 0.3 * teacher.hidden;
+  }
+  in.ids = at::remainder(at::arange(kTokens) * 7919, 151'936);
+  for (const bool bfloat16_logits : {false, true}) {
+    Inputs here = WithRoundedLogits(in);
+    here.bfloat16_logits = bfloat16_logits;
+    const auto run = [&](const Inputs& on, int cluster_warps) {
+      std::vector<HeadTerm> terms = on.terms();
+      terms.pop_back();  // it shares a teacher
+      terms[1].student = 0;
+      return ComputeHeadLoss(on.head,
+                             on.head_students(),
+                             terms,
+                             {.temperature = kTemperature,
+                              .bfloat16_logits = bfloat16_logits,
+                              .cluster_warps = cluster_warps},
+                             true);
+    };
+    const HeadLoss expected = run(here, 16);
+    for (const int cluster_warps : {16, 32}) {
+      const HeadLoss ours = run(OnDevice(here, *device), cluster_warps);
+      for (size_t k = 0; k < expected.sums.size(); ++k) {
+        EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
+      }
+      for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
+        const double error = RelativeError(ours.grad_hidden[s].to(at::kFloat),
+                                           expected.grad_hidden[s]);
+        std::cout << cluster_warps << " warps, gradient " << s << ": error "
+                  << error << "\n";
+        EXPECT_LT(error, 1e-2);
+      }
+      EXPECT_LT(
+          RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
+          1e-5);
+    }
   }
 }
 

@@ -50,6 +50,7 @@ class HeadLossFixture : public testing::Test {
     // The heads of teachers that are other models; null: `head`.
     std::vector<std::shared_ptr<const LmHead>> heads{3};
     int64_t vocabulary = 0;  // as in HeadLossOptions
+    bool bfloat16_logits = false;
     at::Tensor ids;
     at::Tensor scored = at::remainder(at::arange(kTokens) * 3, kVocabulary);
     Target target = TeacherPass{};
@@ -87,6 +88,7 @@ class HeadLossFixture : public testing::Test {
     at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& by) const {
       at::Tensor logits =
           at::linear(hidden, by.weight).narrow(1, 0, num_common());
+      if (bfloat16_logits) logits = logits.to(at::kBFloat16).to(at::kDouble);
       if (by.softcap <= 0.0) return logits;
       return by.softcap * at::tanh(logits / by.softcap);
     }
@@ -143,6 +145,7 @@ class HeadLossFixture : public testing::Test {
     }
     HeadLossOptions WithVocabulary(HeadLossOptions options) const {
       options.vocabulary = vocabulary;
+      options.bfloat16_logits = bfloat16_logits;
       return options;
     }
 
@@ -160,6 +163,26 @@ class HeadLossFixture : public testing::Test {
       return other;
     }
   };
+
+  // Returns bfloat16 inputs whose logits are exact in float32 and not in
+  // bfloat16, so that every way to compute them rounds them to the same
+  // numbers.
+  static Inputs WithRoundedLogits(Inputs in) {
+    const auto small = [](const at::Tensor& numbers) {
+      return (numbers * 16).round().div(16);
+    };
+    in = in.As(at::kFloat);
+    in.head = small(in.head);
+    for (at::Tensor& student : in.students) student = small(student);
+    for (size_t t = 0; t < in.teachers.size(); ++t) {
+      in.teachers[t].hidden = small(in.teachers[t].hidden);
+      if (in.heads[t] == nullptr) continue;
+      in.SetHead(t, {small(in.heads[t]->weight), in.heads[t]->softcap});
+    }
+    in = in.As(at::kBFloat16);
+    in.bfloat16_logits = true;
+    return in;
+  }
 
   // Returns inputs whose teachers are three models: teacher 1 has a larger
   // vocabulary than the students, teacher 2 a smaller one, which is that of the

@@ -59,12 +59,13 @@ class MicroBatchTest : public testing::Test {
     const Adapter adapter = MakeTrainedAdapter(weights_->config);
     limits_.pack_tokens = pack_tokens;
     Outcome outcome;
-    outcome.sums = AccumulateMicroBatch(
-        *weights_,
-        adapter,
-        MakeTerms(),
-        samples_,
-        {.head = {.chunk_bytes = 8192}, .limits = limits_});
+    outcome.sums =
+        AccumulateMicroBatch(*weights_,
+                             adapter,
+                             MakeTerms(),
+                             samples_,
+                             {.head = {.chunk_bytes = 8192}, .limits = limits_})
+            .sums;
     std::vector<at::Tensor> parts;
     for (const at::Tensor& tensor : adapter.Tensors()) {
       parts.push_back(tensor.grad().flatten());
@@ -108,6 +109,59 @@ TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
   const Outcome together = Run(100000);
   ExpectEqual(Run(60), together);
   ExpectEqual(Run(1), together);
+}
+
+// Two of the three rows name a teacher. Each teacher's sums are what its rows
+// give by themselves, in packs of any size.
+TEST_F(MicroBatchTest, TheRowsTeachersAreMeasuredApart) {
+  const TeacherPass by_row = PassWith(kRowTeacher, ViewName::kNoneRollout);
+  const std::vector<Term> terms = {
+      {.name = "routed",
+       .student = ViewName::kSelfRollout,
+       .target = by_row,
+       .weight = 1.0},
+      {.name = "own",
+       .student = ViewName::kSelfRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
+       .weight = 1.0}};
+  samples_[0].teacher = "math";
+  samples_[2].teacher = "math";
+  for (ScoredSample& sample : samples_) {
+    sample.scores =
+        ScoreLocally(*weights_, {}, TeacherPasses({terms[1]}), sample.views);
+    sample.scores[by_row] = sample.scores.begin()->second;
+  }
+  const Adapter adapter = MakeTrainedAdapter(weights_->config);
+  const auto compute = [&](const std::vector<ScoredSample>& samples) {
+    return ComputeMicroBatch(
+        *weights_,
+        adapter,
+        terms,
+        samples,
+        {.head = {.chunk_bytes = 8192}, .limits = limits_});
+  };
+  const MicroBatchResult math = compute({samples_[0], samples_[2]});
+  const MicroBatchResult base = compute({samples_[1]});
+  for (const int64_t pack_tokens : {100000, 1}) {
+    limits_.pack_tokens = pack_tokens;
+    const MicroBatchResult all = compute(samples_);
+    ASSERT_EQ(all.by_teacher.size(), 2u);
+    EXPECT_TRUE(all.by_teacher[1].empty());
+    const SumsByTeacher& found = all.by_teacher[0];
+    ASSERT_EQ(found.size(), 2u);
+    for (const auto& [name, alone] :
+         {std::pair{"math", math.sums[0]}, {"base", base.sums[0]}}) {
+      const DivergenceSums& sums = found.at(name);
+      std::printf("%s: %.9g, alone %.9g\n",
+                  name,
+                  sums.true_value(),
+                  alone.true_value());
+      EXPECT_GT(sums.unclipped, 0.0);
+      EXPECT_NEAR(sums.true_value(), alone.true_value(), 1e-6);
+      EXPECT_EQ(sums.tokens, alone.tokens);
+      EXPECT_EQ(sums.denominator, alone.denominator);
+    }
+  }
 }
 
 // The sampler's log-probabilities come from passes over whole sequences. One

@@ -13,6 +13,7 @@ v1::GetStatusResponse MakeStatus() {
   status.set_step(7);
   status.set_loss(0.125);
   status.add_terms()->set_clipped_fraction(0.25);
+  status.mutable_terms(0)->add_teachers()->set_tokens(9);
   status.add_workers()->set_policy_version(-1);
   status.mutable_workers(0)->add_weights()->set_set("ema");
   v1::EvaluationStatus& evaluation = *status.add_evaluations();
@@ -58,6 +59,7 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_TRUE(json["step"].is_number_integer());
   EXPECT_EQ(json["loss"], 0.125);
   EXPECT_EQ(json["terms"][0]["clipped_fraction"], 0.25);
+  EXPECT_EQ(json["terms"][0]["teachers"][0]["tokens"], 9);
   EXPECT_EQ(json["workers"][0]["policy_version"], -1);
   EXPECT_EQ(json["workers"][0]["weights"][0]["set"], "ema");
   EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);

@@ -78,6 +78,28 @@ TEST(MetricTableTest, WhatAStepCouldNotMeasureItsLineLacks) {
   EXPECT_EQ(StepLine(report).at("rollout").at("correct_fraction"), 0.0);
 }
 
+TEST(MetricTableTest, ATermsTeachersHaveAPlaceAndATagEach) {
+  StepReport report = MakeReport();
+  report.objective.terms[0].by_teacher = {
+      {"code", {.unclipped = 0.5, .tokens = 3}},
+      {"math", {.unclipped = 0.75, .tokens = 9}}};
+  const nlohmann::ordered_json line = StepLine(report);
+  EXPECT_EQ(line.at("terms").at("a/b").at("teachers").dump(),
+            "{\"code\":{\"unclipped\":0.5,\"tokens\":3},"
+            "\"math\":{\"unclipped\":0.75,\"tokens\":9}}");
+  EXPECT_FALSE(line.at("terms").at("c").contains("teachers"));
+  const StepMetric& metric = StepMetricAt("terms/*/teachers/*/unclipped");
+  EXPECT_TRUE(metric.IsByTeacher());
+  EXPECT_FALSE(StepMetricAt("terms/*/unclipped").IsByTeacher());
+  std::vector<std::string> tags;
+  for (const MetricValue& value : metric.read(report)) {
+    tags.push_back(metric.TagOf(value));
+  }
+  EXPECT_EQ(
+      tags,
+      (std::vector<std::string>{"teacher_kl/a/b/code", "teacher_kl/a/b/math"}));
+}
+
 TEST(MetricTableTest, ReplayWritesWhatIsKnownWithoutServices) {
   const StepReport report = MakeReport();
   const nlohmann::ordered_json line =

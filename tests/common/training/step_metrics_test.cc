@@ -92,6 +92,32 @@ TEST(ObjectiveAccumulatorTest, OnlyARoutedTermHasSharesOfRegimes) {
       << "another rank with another target";
 }
 
+// A micro-batch without a row of a teacher does not count for it.
+TEST(ObjectiveAccumulatorTest, ATeacherHasTheMeanOfItsOwnTokensOnAllRanks) {
+  const auto sums = [](double unclipped, int64_t tokens) {
+    return DivergenceSums{.unclipped = unclipped,
+                          .tokens = tokens,
+                          .denominator = static_cast<double>(tokens)};
+  };
+  ObjectiveAccumulator here(TwoTerms());
+  ObjectiveAccumulator there(TwoTerms());
+  here.Add({{}, {}}, {{}, {{"math", sums(3, 4)}, {"base", sums(1, 2)}}});
+  here.Add({{}, {}}, {{}, {{"base", sums(2, 4)}}});
+  there.Add({{}, {}}, {{}, {{"math", sums(6, 2)}, {"code", sums(5, 1)}}});
+  v1::ObjectiveSums sent;
+  ASSERT_TRUE(sent.ParseFromString(there.Sums().SerializeAsString()));
+  ASSERT_TRUE(here.Merge(sent).ok());
+  const ObjectiveMetrics metrics = here.Finish();
+  EXPECT_TRUE(metrics.terms[0].by_teacher.empty());
+  const auto& by_teacher = metrics.terms[1].by_teacher;
+  ASSERT_EQ(by_teacher.size(), 3u);
+  EXPECT_EQ(by_teacher.at("base").unclipped, 0.5);
+  EXPECT_EQ(by_teacher.at("base").tokens, 6);
+  EXPECT_EQ(by_teacher.at("code").unclipped, 5.0);
+  EXPECT_EQ(by_teacher.at("math").unclipped, 1.5);
+  EXPECT_EQ(by_teacher.at("math").tokens, 6);
+}
+
 TEST(ObjectiveAccumulatorTest, AMicroBatchWithoutATokenOfATermAddsNothingToIt) {
   ObjectiveAccumulator accumulator(TwoTerms());
   accumulator.Add({{.clipped = 2.0,

@@ -107,12 +107,13 @@ T& SharedVariable(const char* name, const void* declaration) {
       SharedMemory(name, declaration, sizeof(T), kAlignment));
 }
 
-// Returns the block's memory that the launch has asked for, aligned to 16
-// bytes.
-void* DynamicSharedMemory();
+// Returns the block's memory that the launch has asked for.
+void* DynamicSharedMemory(size_t alignment);
 template <typename T>
 T* DynamicShared() {
-  return static_cast<T*>(DynamicSharedMemory());
+  constexpr size_t kLeast = 16;
+  return static_cast<T*>(
+      DynamicSharedMemory(alignof(T) > kLeast ? alignof(T) : kLeast));
 }
 
 // Returns the place of the calling thread's block in its cluster.

@@ -108,7 +108,9 @@ void* SharedMemory(const char* name,
   return running->SharedMemory(name, declaration, bytes, alignment);
 }
 
-void* DynamicSharedMemory() { return running->DynamicSharedMemory(); }
+void* DynamicSharedMemory(size_t alignment) {
+  return running->DynamicSharedMemory(alignment);
+}
 unsigned ClusterRank() { return running->cluster_rank(); }
 unsigned ClusterSize() { return running->cluster_size(); }
 void ArriveAtCluster(Site site) { running->ArriveAtCluster(site); }

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 #include "tests/fakes/cuda/device.h"
 
 namespace dapd::fake {
@@ -29,9 +31,9 @@ class DevicePages {
     for (const int32_t position : positions) {
       for (int64_t page = 0; page < pages_per_slot; ++page) {
         void* address = nullptr;
-        if (page <= position / kSplitTokens) {
+        if (page <= position / kPageTokens) {
           pages_.push_back(std::make_unique<DeviceBuffer<T>>(
-              "page", Elements(2 * 2 * kv_heads * kSplitTokens * head_dim)));
+              "page", Elements(2 * 2 * kv_heads * PartSize())));
           address = pages_.back()->data();
         }
         addresses.push_back(address);
@@ -42,15 +44,26 @@ class DevicePages {
   }
 
   // Returns the second layer.
-  CudaKvPages View() const { return {table_->data(), pages_per_slot_, 1}; }
+  CudaKvPages View() const {
+    return {table_->data(), pages_per_slot_, 1, kIsFloat8};
+  }
 
   // Returns [head_dim] of a token in the second layer: part h has KV head h's
   // keys, part kv_heads + h its values.
   T* At(int64_t slot, int64_t token, int64_t part) const {
-    void* page = table_->data()[slot * pages_per_slot_ + token / kSplitTokens];
-    return static_cast<T*>(page) +
-           ((2 * kv_heads_ + part) * kSplitTokens + token % kSplitTokens) *
-               head_dim_;
+    return Part(slot, token, part) + token % kPageTokens * head_dim_;
+  }
+  // Returns a token's scale, if the cache is Float8.
+  BFloat16* ScaleAt(int64_t slot, int64_t token, int64_t part) const {
+    return reinterpret_cast<BFloat16*>(Part(slot, token, part) +
+                                       kPageTokens * head_dim_) +
+           token % kPageTokens;
+  }
+
+  void WriteScale(int64_t slot, int64_t token, int64_t part, double scale) {
+    BFloat16* const to = ScaleAt(slot, token, part);
+    *to = FromFloat<BFloat16>(static_cast<float>(scale));
+    GlobalMemory().MarkWritten(to, sizeof(BFloat16));
   }
 
   void Write(int64_t slot,
@@ -66,9 +79,11 @@ class DevicePages {
   void MarkConstant(int64_t slot, int64_t token, int64_t part) {
     GlobalMemory().MarkConstant(At(slot, token, part),
                                 static_cast<size_t>(head_dim_) * sizeof(T));
+    if (!kIsFloat8) return;
+    GlobalMemory().MarkConstant(ScaleAt(slot, token, part), sizeof(BFloat16));
   }
 
-  // Returns how many numbers of all pages have been written.
+  // Returns how many T of all pages have been written.
   int64_t NumWritten() const {
     int64_t count = 0;
     for (const auto& page : pages_) {
@@ -80,6 +95,17 @@ class DevicePages {
   }
 
  private:
+  static constexpr bool kIsFloat8 = std::is_same_v<T, Float8>;
+
+  // Returns how many T the keys, or values, of a KV head take in a page.
+  int64_t PartSize() const {
+    return kIsFloat8 ? Float8PartBytes(head_dim_) : kPageTokens * head_dim_;
+  }
+  T* Part(int64_t slot, int64_t token, int64_t part) const {
+    void* page = table_->data()[slot * pages_per_slot_ + token / kPageTokens];
+    return static_cast<T*>(page) + (2 * kv_heads_ + part) * PartSize();
+  }
+
   int64_t pages_per_slot_;
   int64_t kv_heads_;
   int64_t head_dim_;

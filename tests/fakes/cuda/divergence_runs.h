@@ -58,7 +58,14 @@ inline DivergenceResult RunDivergenceTwin(const DivergenceProblem& problem) {
   return result;
 }
 
+// Which form of the kernel runs, and on which logits.
+struct DivergenceForm {
+  bool has_narrow_logits = false;  // given logits are bfloat16
+  int cluster_warps = 16;
+};
+
 // Rows that no kernel may leave: the gaps between them are forbidden.
+template <typename T>
 class DivergenceRows {
  public:
   DivergenceRows(const std::string& name, const DivergenceCase& c, int64_t gap)
@@ -72,19 +79,68 @@ class DivergenceRows {
   }
   void Write(const std::vector<float>& values) {
     for (int64_t t = 0; t < tokens_; ++t) {
-      const auto bytes = static_cast<size_t>(vocabulary_) * sizeof(float);
-      std::copy_n(values.data() + t * vocabulary_, vocabulary_, Row(t));
+      const auto bytes = static_cast<size_t>(vocabulary_) * sizeof(T);
+      std::transform(values.begin() + t * vocabulary_,
+                     values.begin() + (t + 1) * vocabulary_,
+                     Row(t),
+                     &FromFloat<T>);
       GlobalMemory().MarkWritten(Row(t), bytes);
     }
   }
-  float* Row(int64_t token) const { return rows_.data() + token * stride_; }
+  T* Row(int64_t token) const { return rows_.data() + token * stride_; }
   int64_t stride() const { return stride_; }
 
  private:
   int64_t tokens_;
   int64_t vocabulary_;
   int64_t stride_;
-  DeviceBuffer<float> rows_;
+  DeviceBuffer<T> rows_;
+};
+
+// The rows of a source, float32 or narrow.
+class DivergenceSourceRows {
+ public:
+  DivergenceSourceRows(const std::string& name,
+                       const DivergenceCase& c,
+                       int64_t gap,
+                       bool is_narrow) {
+    if (is_narrow) {
+      narrow_ = std::make_unique<DivergenceRows<BFloat16>>(name, c, gap);
+    } else {
+      full_ = std::make_unique<DivergenceRows<float>>(name, c, gap);
+    }
+  }
+  void Write(const std::vector<float>& values) {
+    if (narrow_ != nullptr) {
+      narrow_->Write(values);
+    } else {
+      full_->Write(values);
+    }
+  }
+  DivergenceSource Source(bool is_student) const {
+    if (narrow_ == nullptr) {
+      return {full_->Row(0), full_->stride(), is_student};
+    }
+    return {reinterpret_cast<float*>(narrow_->Row(0)),
+            narrow_->stride(),
+            is_student,
+            /*is_narrow=*/true};
+  }
+  float Logit(int64_t token, int64_t v) const {
+    return narrow_ != nullptr ? ToFloat(narrow_->Row(token)[v])
+                              : full_->Row(token)[v];
+  }
+  // Returns an entry of a gradient that has replaced the logits.
+  float Gradient(int64_t token, int64_t v, CudaNumber number) const {
+    if (narrow_ != nullptr || number == CudaNumber::kFloat32) {
+      return Logit(token, v);
+    }
+    return ToFloat(reinterpret_cast<const BFloat16*>(full_->Row(token))[v]);
+  }
+
+ private:
+  std::unique_ptr<DivergenceRows<float>> full_;
+  std::unique_ptr<DivergenceRows<BFloat16>> narrow_;
 };
 
 // `gap` is the number of elements between two rows; with a multiple of 4 rows
@@ -96,7 +152,8 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
                                 int64_t gap,
                                 DivergenceResult* result,
                                 bool with_gradient = true,
-                                int64_t teacher_gap = 0) {
+                                int64_t teacher_gap = 0,
+                                DivergenceForm form = {}) {
   const DivergenceCase& c = problem.c;
   const DeviceBuffer<int64_t> ids("ids", problem.ids);
   const DeviceBuffer<int64_t> support("support", problem.support);
@@ -114,18 +171,18 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
       .scale = c.scale,
       .with_gradient = with_gradient,
       .gradient = gradient,
+      .cluster_warps = form.cluster_warps,
       .sums = sums.data()};
-  std::vector<std::unique_ptr<DivergenceRows>> rows;
+  std::vector<DivergenceSourceRows> rows;
   for (size_t s = 0; s < kSources; ++s) {
-    rows.push_back(std::make_unique<DivergenceRows>(
-        "source " + std::to_string(s),
-        c,
-        s + 1 == kDerived ? gap + teacher_gap : gap));
+    const bool is_given = s != kDerived || problem.derived.empty();
+    rows.emplace_back("source " + std::to_string(s),
+                      c,
+                      s + 1 == kDerived ? gap + teacher_gap : gap,
+                      form.has_narrow_logits && is_given);
     // The kernel fills the derived source's rows.
-    if (s != kDerived || problem.derived.empty()) {
-      rows[s]->Write(problem.logits[s]);
-    }
-    args.sources[s] = {rows[s]->Row(0), rows[s]->stride(), s < kStudents};
+    if (is_given) rows[s].Write(problem.logits[s]);
+    args.sources[s] = rows[s].Source(s < kStudents);
   }
   args.sources[1].ids = ids.data();
   args.sources[1].logprobs = logprobs.data();
@@ -147,21 +204,17 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
   result->gradient.assign(kStudents, {});
   for (size_t s = 0; s < kStudents; ++s) {
     for (int64_t t = 0; t < c.tokens; ++t) {
-      const float* row = rows[s]->Row(t);
       for (int64_t v = 0; v < c.vocabulary; ++v) {
-        result->gradient[s].push_back(
-            gradient == CudaNumber::kBFloat16
-                ? ToFloat(reinterpret_cast<const BFloat16*>(row)[v])
-                : row[v]);
+        result->gradient[s].push_back(rows[s].Gradient(t, v, gradient));
       }
     }
   }
   for (size_t s = kStudents; s < kDerived; ++s) {
     for (int64_t t = 0; t < c.tokens; ++t) {
-      ASSERT_TRUE(std::equal(rows[s]->Row(t),
-                             rows[s]->Row(t) + c.vocabulary,
-                             problem.logits[s].begin() + t * c.vocabulary))
-          << "a teacher's row is left alone";
+      for (int64_t v = 0; v < c.vocabulary; ++v) {
+        ASSERT_EQ(rows[s].Logit(t, v), problem.logits[s][t * c.vocabulary + v])
+            << "a teacher's row is left alone";
+      }
     }
   }
 }

@@ -64,13 +64,13 @@ void* GridRun::SharedMemory(const char* name,
       .memory;
 }
 
-void* GridRun::DynamicSharedMemory() {
+void* GridRun::DynamicSharedMemory(size_t alignment) {
   return VariableOf(*current_->block,
                     nullptr,
                     {"dynamic shared memory",
                      nullptr,
                      call_.shape.dynamic_shared_bytes,
-                     16})
+                     alignment})
       .memory;
 }
 

@@ -15,7 +15,7 @@ constexpr unsigned kMostBlocksAside = 65535;  // of a grid's y and z
 // Returns memory with room for the variables of the largest cluster and for the
 // gaps between them.
 CheckedMemory& ASharedMemory() {
-  static auto* memory = new CheckedMemory(size_t{16} << 20);
+  static auto* memory = new CheckedMemory(size_t{64} << 20);
   return *memory;
 }
 

@@ -71,7 +71,7 @@ class GridRun {
                      const void* declaration,
                      size_t bytes,
                      size_t alignment);
-  void* DynamicSharedMemory();
+  void* DynamicSharedMemory(size_t alignment);
   void* MapShared(const void* address, unsigned rank);
   void ArriveAtCluster(Site site);
   void WaitForCluster(Site site);

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/fakes/cuda/cuda_runtime.h"
+#include "tests/fakes/cuda/device.h"
 #include "tests/fakes/cuda/warp_lanes.h"
 
 namespace dapd::fake {
@@ -66,6 +68,50 @@ void MultiplyTile(const uint32_t (&a)[4],
     }
   }
   for (int i = 0; i < 4; ++i) sums[i] = static_cast<float>(totals[i]);
+}
+
+void MultiplyBoxes(const void* a, const void* b, float (&sums)[16]) {
+  constexpr int kNumbers = 64;      // of a row
+  constexpr int kInstruction = 16;  // numbers that an instruction adds up
+  constexpr size_t kPiece = 16;     // bytes that stay together
+  using Row = std::array<double, kNumbers>;
+  const auto row_of = [](const void* box, int row) {
+    Row numbers;
+    for (size_t piece = 0; piece < sizeof(uint16_t) * kNumbers / kPiece;
+         ++piece) {
+      const uintptr_t at = reinterpret_cast<uintptr_t>(box) +
+                           static_cast<uintptr_t>(row) * 2 * kNumbers +
+                           piece * kPiece;
+      const auto* const pairs =
+          reinterpret_cast<const uint32_t*>(at ^ (at >> 7 & 7) << 4);
+      WatchAccess(pairs, kPiece, Access::kRead);
+      for (size_t i = 0; i < kPiece / sizeof(uint32_t); ++i) {
+        const Numbers pair = NumbersOf(pairs[i]);
+        numbers[(piece * 4 + i) * 2] = pair[0];
+        numbers[(piece * 4 + i) * 2 + 1] = pair[1];
+      }
+    }
+    return numbers;
+  };
+  const int thread = static_cast<int>(ThreadIndex().x) % 128;
+  const int lane = thread % 32;
+  const int first = thread / 32 * 16 + lane / kLanesOfARow;
+  const std::array<Row, 2> rows = {row_of(a, first), row_of(a, first + 8)};
+  for (int col = 0; col < 8; ++col) {
+    const Row other =
+        row_of(b, col / 2 * 8 + lane % kLanesOfARow * 2 + col % 2);
+    for (int half = 0; half < 2; ++half) {
+      float& sum = sums[col / 2 * 4 + half * 2 + col % 2];
+      for (int k = 0; k < kNumbers; k += kInstruction) {
+        double total = sum;
+        for (int i = k; i < k + kInstruction; ++i) {
+          const auto at = static_cast<size_t>(i);
+          total += rows[static_cast<size_t>(half)][at] * other[at];
+        }
+        sum = static_cast<float>(total);
+      }
+    }
+  }
 }
 
 void TransposeTiles(const uint32_t (&row)[4],

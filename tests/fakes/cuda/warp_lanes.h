@@ -44,6 +44,13 @@ void MultiplyTile(const uint32_t (&a)[4],
                   const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 
+// Implements four wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 over 64
+// rows of `a` and 32 rows of `b`, 128 bytes each, for the calling thread's
+// sums. It finds a number where the device would: bits 4 to 6 of an address are
+// permuted by bits 7 to 9. How operands are described to the device is not
+// simulated.
+void MultiplyBoxes(const void* a, const void* b, float (&sums)[16]);
+
 // Implements ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16: each lane brings
 // the row that it names.
 void TransposeTiles(const uint32_t (&row)[4],

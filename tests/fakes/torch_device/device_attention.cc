@@ -1,6 +1,8 @@
 // Computes attention of the simulated device from its definition, after a check
 // of the conditions that LibTorch's CUDA kernels have for their arguments.
 
+#include "tests/fakes/torch_device/device_attention.h"
+
 #include <torch/library.h>
 
 #include <cmath>
@@ -25,30 +27,24 @@ std::vector<int32_t> Offsets(const std::optional<at::Tensor>& tensor) {
   return {data, data + host.numel()};
 }
 
-struct Range {
-  int64_t begin = 0;
-  int64_t tokens = 0;
-};
-
 // Returns the queries and the keys of each sequence.
-std::vector<std::pair<Range, Range>> SequencesOf(
-    const std::optional<at::Tensor>& q_offsets,
-    const std::optional<at::Tensor>& k_offsets,
-    const std::optional<at::Tensor>& k_used,
-    int64_t max_q,
-    int64_t max_k,
-    int64_t num_q,
-    int64_t num_k) {
+AttendedRanges SequencesOf(const std::optional<at::Tensor>& q_offsets,
+                           const std::optional<at::Tensor>& k_offsets,
+                           const std::optional<at::Tensor>& k_used,
+                           int64_t max_q,
+                           int64_t max_k,
+                           int64_t num_q,
+                           int64_t num_k) {
   const std::vector<int32_t> q = Offsets(q_offsets);
   const std::vector<int32_t> k = Offsets(k_offsets);
   TORCH_CHECK(q.size() == k.size() && q.size() >= 2,
               "[torch_device] as many offsets of queries as of keys");
   const std::vector<int32_t> used =
       k_used.has_value() ? Offsets(k_used) : std::vector<int32_t>();
-  std::vector<std::pair<Range, Range>> sequences;
+  AttendedRanges sequences;
   for (size_t i = 0; i + 1 < q.size(); ++i) {
-    const Range queries{q[i], q[i + 1] - q[i]};
-    const Range keys{k[i], used.empty() ? k[i + 1] - k[i] : used.at(i)};
+    const RowRange queries{q[i], q[i + 1] - q[i]};
+    const RowRange keys{k[i], used.empty() ? k[i + 1] - k[i] : used.at(i)};
     TORCH_CHECK(queries.begin >= 0 && queries.tokens >= 0 &&
                     queries.begin + queries.tokens <= num_q &&
                     keys.begin >= 0 && keys.tokens >= 0 &&
@@ -85,18 +81,18 @@ at::Tensor Scores(const at::Tensor& q, const at::Tensor& k) {
 }
 
 // Returns the rows in `range` as float32 with `heads` heads.
-at::Tensor Wide(const at::Tensor& rows, const Range& range, int64_t heads) {
+at::Tensor Wide(const at::Tensor& rows, const RowRange& range, int64_t heads) {
   return rows.narrow(0, range.begin, range.tokens)
       .to(at::kFloat)
       .repeat_interleave(heads / rows.size(1), 1);
 }
 
-// q is [N, H, D]; k and v are [M, K, D]. Fills out [N, H, D] and logsumexp [H,
-// N].
+}  // namespace
+
 void RunAttention(const at::Tensor& q,
                   const at::Tensor& k,
                   const at::Tensor& v,
-                  const std::vector<std::pair<Range, Range>>& sequences,
+                  const AttendedRanges& sequences,
                   at::Tensor out,
                   at::Tensor logsumexp) {
   const int64_t heads = q.size(1);
@@ -114,21 +110,17 @@ void RunAttention(const at::Tensor& q,
   }
 }
 
-struct Gradients {
-  at::Tensor q, k, v;
-};
-
-Gradients RunAttentionBackward(
-    const at::Tensor& grad,
-    const at::Tensor& q,
-    const at::Tensor& k,
-    const at::Tensor& v,
-    const at::Tensor& logsumexp,
-    const std::vector<std::pair<Range, Range>>& sequences) {
+AttentionGradients RunAttentionBackward(const at::Tensor& grad,
+                                        const at::Tensor& q,
+                                        const at::Tensor& k,
+                                        const at::Tensor& v,
+                                        const at::Tensor& logsumexp,
+                                        const AttendedRanges& sequences) {
   const int64_t heads = q.size(1);
-  Gradients found{at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
+  AttentionGradients found{
+      at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
   const auto add =
-      [&](at::Tensor to, const Range& range, const at::Tensor& from) {
+      [&](at::Tensor to, const RowRange& range, const at::Tensor& from) {
         // [H, tokens, D] -> [tokens, K, D], summed over a group.
         to.narrow(0, range.begin, range.tokens)
             .add_(from.transpose(0, 1)
@@ -153,6 +145,8 @@ Gradients RunAttentionBackward(
   }
   return found;
 }
+
+namespace {
 
 // Returns rng_state and an empty tensor.
 std::pair<at::Tensor, at::Tensor> RandomState() {
@@ -227,7 +221,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashBackward(
   TORCH_CHECK(is_causal && grad.stride(-1) == 1,
               "[torch_device] not simulated");
   CountLaunch("aten::_flash_attention_backward");
-  const Gradients found = RunAttentionBackward(
+  const AttentionGradients found = RunAttentionBackward(
       OnHost(grad),
       OnHost(q),
       OnHost(k),
@@ -314,7 +308,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> EfficientBackward(
       max_q <= q.size(1) && max_k <= k.size(1),
       "[torch_device] the longest sequence has more rows than there are");
   CountLaunch("aten::_efficient_attention_backward");
-  const Gradients found = RunAttentionBackward(
+  const AttentionGradients found = RunAttentionBackward(
       OnHost(grad).squeeze(0),
       OnHost(q).squeeze(0),
       OnHost(k).squeeze(0),

@@ -76,6 +76,18 @@ TEST(StatusTextTest, EachNumberStandsAtItsPlace) {
       "lost: timed out\n");
 }
 
+TEST(StatusTextTest, TheTeachersOfATermStandBelowIt) {
+  v1::GetStatusResponse status = MakeStatus();
+  v1::TeacherDivergence& teacher = *status.mutable_terms(0)->add_teachers();
+  teacher.set_name("math");
+  teacher.set_unclipped(0.25);
+  teacher.set_tokens(120);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("clipped 25.0%\n"
+                        "          from math                    0.25  "
+                        "unclipped, 120 tokens\n"));
+}
+
 TEST(StatusTextTest, ATeacherOfSeveralSetsShowsEachVersion) {
   v1::GetStatusResponse status = MakeStatus();
   v1::WorkerStatus& teacher = *status.add_workers();

@@ -8,6 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/generation/decode_request_message.h"
+
 namespace dapd {
 namespace {
 
@@ -37,7 +39,13 @@ TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
   GenerationOutbox outbox;
   outbox.Open(1);
   outbox.AddToken(1, 0, 10, -1.0F);
-  outbox.Finish(1, FinishReason::kEos, 1, {true, 4, "digest"});
+  outbox.Finish(
+      1,
+      FinishReason::kEos,
+      1,
+      {true, 4, "digest"},
+      {},
+      {.recomputed_tokens = 5, .swaps = 2, .swapped_bytes = int64_t{9} << 40});
   EXPECT_TRUE(outbox.PopFor(kNoWait)->has_tokens());
   const auto end = outbox.PopFor(kNoWait);
   ASSERT_TRUE(end->has_finished());
@@ -45,6 +53,10 @@ TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
   EXPECT_EQ(end->finished().num_tokens(), 1U);
   EXPECT_EQ(end->finished().policy_version(), 4);
   EXPECT_EQ(end->finished().adapter_digest(), "digest");
+  const MemoryCost cost = ReadCost(end->finished().memory_cost());
+  EXPECT_EQ(cost.recomputed_tokens, 5);
+  EXPECT_EQ(cost.swaps, 2);
+  EXPECT_EQ(cost.swapped_bytes, int64_t{9} << 40);
 }
 
 TEST(GenerationOutboxTest, AnOpenIdCannotBeOpenedAgain) {

@@ -44,16 +44,25 @@ TEST(RolloutMetricsTest, EachNumberIsThereUnderItsOwnName) {
   }
 }
 
-TEST(RolloutMetricsTest, MemoryIsWhatItIsNowAndRestartsAddUp) {
+TEST(RolloutMetricsTest, MemoryIsWhatItIsNowAndItsCostAddsUp) {
   MetricsRegistry registry("rollout");
   const RolloutObserver observer = MakeRolloutMetrics(registry, /*slots=*/4);
   EXPECT_THAT(registry.Expose(), HasSubstr("\ndapd_rollout_restarts_total 0"));
   observer.on_kv_use({.bytes = 700, .limit_bytes = 1000, .restarts = 2});
-  observer.on_kv_use({.bytes = 300, .limit_bytes = 1000, .restarts = 5});
+  observer.on_kv_use(
+      {.bytes = 300,
+       .limit_bytes = 1000,
+       .restarts = 5,
+       .cost = {.recomputed_tokens = 7, .swaps = 2, .swapped_bytes = 600},
+       .host_bytes = 400});
   const std::string text = registry.Expose();
   EXPECT_THAT(text, HasSubstr("\ndapd_rollout_kv_memory_bytes 300"));
   EXPECT_THAT(text, HasSubstr("\ndapd_rollout_kv_memory_limit_bytes 1000"));
   EXPECT_THAT(text, HasSubstr("\ndapd_rollout_restarts_total 5"));
+  EXPECT_THAT(text, HasSubstr("\ndapd_rollout_swaps_total 2"));
+  EXPECT_THAT(text, HasSubstr("\ndapd_rollout_swapped_bytes_total 600"));
+  EXPECT_THAT(text, HasSubstr("\ndapd_rollout_recomputed_tokens_total 7"));
+  EXPECT_THAT(text, HasSubstr("\ndapd_rollout_swapped_kv_memory_bytes 400"));
 }
 
 TEST(RolloutMetricsTest, AnAnswerOfTensOfThousandsOfTokensHasABucket) {

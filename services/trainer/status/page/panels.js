@@ -22,6 +22,15 @@ function termSeries(history, field) {
   return termStyles(termNames(history)).map((style) => ({ ...style, values: history.series[`terms/${style.name}/${field}`] ?? [] }));
 }
 
+// The divergence of each term from each teacher that the rows name; a gap where
+// a step had none of the teacher's tokens.
+function teacherSeries(history) {
+  return Object.entries(history.series).flatMap(([key, values]) => {
+    const match = key.match(/^terms\/(.*)\/teachers\/([^/]*)\/unclipped$/);
+    return match ? [{ name: key, label: `${match[1].replaceAll("_", " ")}, ${match[2]}`, values }] : [];
+  }).map((series, place) => ({ ...series, color: place % numColors, dashed: place >= numColors }));
+}
+
 // columns: [[key, label], ...]; columns that the run does not have are left out.
 function columnSeries(history, columns) {
   return columns.filter(([key]) => history.series[key]).map(([key, label], color) => ({
@@ -51,6 +60,7 @@ function rateSeries(history, columns, factor = 1) {
     values: series.values.map((value, i) => value === null || !(seconds[i] > 0) ? null : (factor * value) / seconds[i]) }));
 }
 
+// `optional`: the chart is shown only if the run has series for it.
 const panels = [
   { id: "loss", title: "Total loss", note: "weighted sum of the clipped terms", format: formatNumber, log: "switched",
     series: (history) => columnSeries(history, [["loss", "loss"]]) },
@@ -58,6 +68,8 @@ const panels = [
     series: (history) => termSeries(history, "value") },
   { id: "divergence", title: "True KL by term", note: "the same without the clip", format: formatNumber, log: "switched",
     series: (history) => termSeries(history, "unclipped") },
+  { id: "teachers", title: "True KL by teacher", note: "of terms whose rows name their teachers", format: formatNumber, log: "switched",
+    optional: true, series: teacherSeries },
   { id: "clipped", title: "Clipped tokens by term", note: "share of scored tokens with a clipped vocabulary entry", format: formatPercent, percent: true,
     series: (history) => termSeries(history, "clipped_fraction") },
   { id: "gradient", title: "Gradient norm", note: "global, before clipping", format: formatNumber, log: "always",
@@ -88,6 +100,8 @@ const charts = panels.map((panel) => ({ panel, chart: new Chart(panel) }));
 // `limits`: a status, for max_gradient_norm and max_rollout_tokens.
 function showHistory(history, limits) {
   for (const { panel, chart } of charts) {
-    chart.setData({ steps: history.steps, series: panel.series(history), limit: panel.limit?.(limits) || null });
+    const series = panel.series(history);
+    chart.figure.hidden = Boolean(panel.optional) && series.length === 0;
+    chart.setData({ steps: history.steps, series, limit: panel.limit?.(limits) || null });
   }
 }

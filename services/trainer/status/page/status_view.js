@@ -125,13 +125,16 @@ function showDetails(status) {
   const terms = Object.fromEntries(status.terms.map((term) => [term.name, term]));
   byId("terms").replaceChildren(html("table", { class: "term-table" },
     html("thead", {}, html("tr", {}, ["term", "loss", "weight", "share", "clipped"].map((text) => html("th", { scope: "col" }, text)))),
-    html("tbody", {}, styles.map((style) => {
-      const { value, weight, clipped_fraction: clipped } = terms[style.name];
-      return html("tr", {},
+    html("tbody", {}, styles.flatMap((style) => {
+      const { value, weight, clipped_fraction: clipped, teachers = [] } = terms[style.name];
+      const row = html("tr", {},
         html("th", { scope: "row" }, lineSwatch(style), style.label),
         html("td", {}, formatNumber(value)), html("td", {}, formatNumber(weight)),
         html("td", {}, status.loss > 0 ? formatPercent((weight * value) / status.loss) : "\u2013"),
         html("td", {}, formatPercent(clipped)));
+      return [row, ...teachers.map((teacher) => html("tr", {},
+        html("th", { scope: "row" }, `from ${teacher.name}`),
+        html("td", { colspan: 4 }, `true KL ${formatNumber(teacher.unclipped)}, ${teacher.tokens} tokens`)))];
     }))));
 }
 

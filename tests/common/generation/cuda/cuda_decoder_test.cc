@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
@@ -59,7 +60,7 @@ int StartAtTheEnd(void* decoder,
                   char* error) {
   CudaPrompt prompt = prompts[0];
   // A page has keys and values of two heads in two layers, in float32.
-  const int64_t page_bytes = kSplitTokens * 2 * 2 * 2 * 16 * 4;
+  const int64_t page_bytes = kPageTokens * 2 * 2 * 2 * 16 * 4;
   for (int64_t page = 1; page < prompt.pages.num_pages; ++page) {
     std::memset(prompt.pages.pages[page], 0, page_bytes);
   }
@@ -73,7 +74,7 @@ TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
   CudaDecodeBackend backend(*LongModel(), {.slots = 1}, api);
   EXPECT_LT(backend.KvBytes(40'960), DecodeBackend::kTooLong);
   EXPECT_EQ(backend.KvBytes(40'961), DecodeBackend::kTooLong);
-  ASSERT_TRUE(backend.Start(0, MakeRequest(kSplitTokens, 20, 1)));
+  ASSERT_TRUE(backend.Start(0, MakeRequest(kPageTokens, 20, 1)));
   ASSERT_TRUE(backend.Reserve(0, 40'960));
   size_t tokens = 0;
   for (int step = 0; step < 10 && tokens < 20; ++step) {
@@ -162,6 +163,25 @@ TEST(CudaDecoderTest, FewRowsInBFloat16AskNothingOfCublas) {
   EXPECT_EQ(LibraryProducts(at::kBFloat16, 32), 0);
   EXPECT_EQ(LibraryProducts(at::kBFloat16, 33), all);
   EXPECT_EQ(LibraryProducts(at::kFloat, 1), all);
+}
+
+// Of this model's products only the head has enough columns.
+TEST(CudaDecoderTest, ProductsTakeTheBulkFormOnlyIfAskedTo) {
+  const auto weights = WideHeadModel(kLeastBulkCols + 8, at::kBFloat16);
+  const std::vector<DecodeRequest> requests = MakeRequests();
+  std::map<size_t, std::vector<int32_t>> tokens;
+  for (const bool bulk_products : {false, true}) {
+    WorkOfCudaHost() = {};
+    CudaDecodeBackend backend(*weights,
+                              {.slots = 4, .bulk_products = bulk_products},
+                              CudaDecodeApiOnHost());
+    // A step runs once and is then captured.
+    EXPECT_EQ(WorkOfCudaHost().bulk_products, bulk_products ? 2 : 0);
+    for (const auto& [request, answer] : Generate(backend, requests)) {
+      const auto [found, is_new] = tokens.emplace(request, answer.tokens);
+      EXPECT_EQ(found->second, answer.tokens);
+    }
+  }
 }
 
 TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {

@@ -127,7 +127,7 @@ int64_t AllocatedByPass(const ModelWeights& host,
   }
   for (const DecodeRequest& request : requests) {
     prompts.push_back(
-        {request.prompt_ids, EmptyPages(weights, NumSplits(kPrompt))});
+        {request.prompt_ids, EmptyPages(weights, NumPages(kPrompt))});
   }
   ResetWorkOfDevice();
   const int64_t before = WorkOfDevice().live_bytes;
@@ -159,7 +159,7 @@ TEST(CudaMemoryTest, APassOverPromptsTakesWhatTheRuleSays) {
     if (!each.with_adapter) config.lora.targets.clear();
     const DecodingMemory rule = DecodingMemoryOf(config, each.model, kPrompt);
     // A text that is scored has one page.
-    const int64_t page = kSplitTokens * each.model.num_layers * 2 *
+    const int64_t page = kPageTokens * each.model.num_layers * 2 *
                          each.model.num_kv_heads * each.model.head_dim * 2;
     // The longest pass ends with the prompt that gives it enough tokens.
     const int64_t most = (kPrefillTokens - 1 + kPrompt) / kPrompt;

@@ -15,6 +15,7 @@
 
 #include "common/generation/backend_relay.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/engine.h"
 #include "common/model/spec/decoding_memory.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_decode_ranks.h"
@@ -122,6 +123,77 @@ TEST(CudaTensorParallelTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   ASSERT_EQ(together.size(), alone.size());
   for (const auto& [request, answer] : alone) {
     EXPECT_EQ(together.at(request).tokens, answer.tokens);
+  }
+}
+
+struct EngineOnRanks {
+  std::map<uint64_t, Answer> answers;
+  KvUse use;
+};
+
+// Runs four answers on two ranks, whose longest takes three pages. Rank 1 may
+// take `host_pages` pages of its host; a negative number stands for all.
+EngineOnRanks RunEngineOnRanks(const ModelWeights& whole,
+                               int64_t pages,
+                               int64_t host_pages) {
+  EngineOnRanks run;
+  RunRanks(
+      2,
+      whole,
+      {.slots = 4},
+      CudaDecodeApiOnHost(),
+      [&](Collective& collective,
+          SimulatedGroup&,
+          std::unique_ptr<CudaDecodeBackend> own) {
+        if (collective.rank() != 0) {
+          PagesOfHostMemory() = host_pages;
+          const absl::Status status = FollowBackend(*own, at::kCPU, collective);
+          PagesOfHostMemory() = -1;
+          EXPECT_TRUE(status.ok()) << status;
+          return;
+        }
+        const int64_t page = own->KvBytes(1);
+        GenerationEngine engine(
+            LeadBackend(std::move(own),
+                        collective,
+                        [](const absl::Status& why) { ADD_FAILURE() << why; }),
+            {.kv_memory_bytes = pages * page});
+        for (uint32_t i = 0; i < 4; ++i) {
+          EXPECT_TRUE(engine.Submit(i, MakeRequest(100 + i, 200, i)).ok());
+        }
+        while (engine.num_running() > 0) {
+          for (const SampledToken& token : engine.Step()) {
+            run.answers[token.id].tokens.push_back(token.token);
+            run.answers[token.id].logprobs.push_back(token.logprob);
+          }
+        }
+        run.use = engine.kv_use();
+      });
+  return run;
+}
+
+TEST(CudaTensorParallelTest, AnswersThatWereOnTheHostHaveTheSameBits) {
+  const auto whole = EndlessShareable(104);
+  const EngineOnRanks ample = RunEngineOnRanks(*whole, 100, -1);
+  EXPECT_EQ(ample.use.cost.swaps, 0);
+  const EngineOnRanks tight = RunEngineOnRanks(*whole, 9, -1);
+  EXPECT_GT(tight.use.cost.swaps, 0);
+  EXPECT_EQ(tight.use.cost.recomputed_tokens, 0);
+  ASSERT_EQ(tight.answers.size(), 4U);
+  for (const auto& [id, answer] : tight.answers) {
+    EXPECT_EQ(answer.tokens, ample.answers.at(id).tokens) << id;
+    EXPECT_EQ(answer.logprobs, ample.answers.at(id).logprobs) << id;
+  }
+}
+
+TEST(CudaTensorParallelTest, WhatOneHostHasNoMemoryForIsKeptOnNone) {
+  const auto whole = EndlessShareable(104);
+  const EngineOnRanks ample = RunEngineOnRanks(*whole, 100, -1);
+  const EngineOnRanks tight = RunEngineOnRanks(*whole, 9, 0);
+  EXPECT_EQ(tight.use.cost.swaps, 0);
+  EXPECT_GT(tight.use.restarts, 0);
+  for (const auto& [id, answer] : tight.answers) {
+    EXPECT_EQ(answer.tokens, ample.answers.at(id).tokens) << id;
   }
 }
 

@@ -10,16 +10,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
+#include "common/kernels/float8.h"
 #include "tests/fakes/butterfly.h"
 #include "tests/fakes/cuda/device_pages.h"
 #include "tests/fakes/cuda/expected_head.h"
 #include "tests/fakes/cuda/kernel_inputs.h"
+#include "tests/fakes/float8_numbers.h"
 
 namespace dapd {
 namespace {
@@ -280,15 +283,13 @@ struct LayerGeometry {
   bool bias, norm;
 };
 
-TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
-  using T = TypeParam;
+// Cached is the type of the cache's numbers.
+template <typename T, typename Cached>
+void ExpectQkv(const std::vector<LayerGeometry>& geometries) {
   constexpr int64_t kPagesPerSlot = 2;
   const std::vector<int32_t> positions = {127, 0, 128, 200};  // by slot
   const std::vector<int32_t> slots = {2, -1, 0, 3};
-  for (const LayerGeometry& g : {LayerGeometry{1, 1, 8, false, false},
-                                 LayerGeometry{14, 2, 64, true, false},
-                                 LayerGeometry{3, 3, 80, false, true},
-                                 LayerGeometry{4, 2, 256, true, true}}) {
+  for (const LayerGeometry& g : geometries) {
     InSeveralOrders([&] {
       const int64_t dim = g.head_dim;
       const int64_t heads = g.heads + 2 * g.kv_heads;
@@ -320,7 +321,8 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
       for (const auto& given : {&q_norm, &k_norm}) {
         if (*given != nullptr) (*given)->MarkConstant();
       }
-      const DevicePages<T> cache(positions, kPagesPerSlot, g.kv_heads, dim);
+      const DevicePages<Cached> cache(
+          positions, kPagesPerSlot, g.kv_heads, dim);
       const QkvArgs args{.rows = {rows, slot_of_row.data(), at.data()},
                          .qkv = qkv.data(),
                          .bias = DataOf(bias),
@@ -363,11 +365,24 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
           const T* found = after.data() + begin;
           if (!is_query) {
             const int64_t kv_head = (head - g.heads) % g.kv_heads;
-            found =
-                cache.At(slot, position, kv_head + (is_value ? g.kv_heads : 0));
+            const int64_t part = kv_head + (is_value ? g.kv_heads : 0);
+            const Cached* cached = cache.At(slot, position, part);
             ASSERT_TRUE(fake::GlobalMemory().IsWritten(
-                found, static_cast<size_t>(dim) * sizeof(T)));
+                cached, static_cast<size_t>(dim) * sizeof(Cached)));
             num_cached += dim;
+            if constexpr (std::is_same_v<Cached, Float8>) {
+              const Float8Numbers rounded = RoundedToFloat8(expected.rounded);
+              num_cached += sizeof(BFloat16);
+              ASSERT_EQ(ToFloat(*cache.ScaleAt(slot, position, part)),
+                        rounded.scale);
+              for (int64_t i = 0; i < dim; ++i) {
+                ASSERT_EQ(cached[i].bits, rounded.numbers[i].bits)
+                    << "head " << head << ", row " << row;
+              }
+              continue;
+            } else {
+              found = cached;
+            }
           }
           for (int64_t i = 0; i < dim; ++i) {
             ASSERT_EQ(BitsOf(found[i]), BitsOf(expected.rounded[i]))
@@ -380,6 +395,50 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
       ASSERT_EQ(cache.NumWritten(), num_cached) << "and nothing else";
     });
   }
+}
+
+TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
+  ExpectQkv<TypeParam, TypeParam>({{1, 1, 8, false, false},
+                                   {14, 2, 64, true, false},
+                                   {3, 3, 80, false, true},
+                                   {4, 2, 256, true, true}});
+}
+
+TEST(CudaFloat8LayerOnHostTest, QkvRoundsKeysAndValuesWithAScaleForEachHead) {
+  ExpectQkv<BFloat16, Float8>({{1, 1, 16, false, false},
+                               {14, 2, 64, true, false},
+                               {3, 3, 80, false, true},
+                               {4, 2, 256, true, true}});
+}
+
+// So logits that come from it are not finite, and the worker reports that.
+TEST(CudaFloat8LayerOnHostTest, ANumberThatIsNotFiniteSpoilsItsHead) {
+  constexpr int64_t kDim = 16;
+  std::vector<BFloat16> numbers = RandomNumbers<BFloat16>(3 * kDim, 1);
+  numbers[2 * kDim + 5] = FromFloat<BFloat16>(INFINITY);  // of the value
+  const DeviceBuffer<BFloat16> qkv("qkv", numbers);
+  DeviceBuffer<BFloat16> angles(
+      "angles", std::vector<BFloat16>(kDim, FromFloat<BFloat16>(1.0F)));
+  DeviceBuffer<int32_t> slot_of_row("slot_of_row", std::vector<int32_t>{0});
+  DeviceBuffer<int32_t> at("positions", std::vector<int32_t>{0});
+  angles.MarkConstant();
+  slot_of_row.MarkConstant();
+  at.MarkConstant();
+  const DevicePages<Float8> cache({0}, 1, 1, kDim);
+  const QkvArgs args{.rows = {1, slot_of_row.data(), at.data()},
+                     .qkv = qkv.data(),
+                     .cosine = angles.data(),
+                     .sine = angles.data(),
+                     .cache = cache.View(),
+                     .heads = 1,
+                     .kv_heads = 1,
+                     .head_dim = kDim,
+                     .eps = kNormEps};
+  ASSERT_KERNEL_RUNS(DapdCudaQkv(&args, CudaNumber::kBFloat16, nullptr));
+  EXPECT_TRUE(std::isfinite(ToFloat(*cache.ScaleAt(0, 0, 0))));
+  EXPECT_FALSE(std::isfinite(ToFloat(*cache.ScaleAt(0, 0, 1))));
+  EXPECT_NE(DapdCudaQkv(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_EQ(fake::TakeReport(), "");
 }
 
 TYPED_TEST(CudaLayerOnHostTest, ALaunchThatFailsLeavesNoErrorToOthers) {

@@ -25,6 +25,7 @@
 namespace dapd {
 namespace {
 
+using fake::DivergenceForm;
 using fake::DivergenceResult;
 using fake::InSeveralOrders;
 using fake::RunDivergenceKernel;
@@ -55,10 +56,24 @@ std::vector<int64_t> EntriesToCheck(int64_t vocabulary) {
   return entries;
 }
 
-void Check(const Case& c, CudaNumber number, int64_t gap = 3) {
-  const Problem problem(c);
+void Check(const Case& c,
+           CudaNumber number,
+           int64_t gap = 3,
+           DivergenceForm form = {}) {
+  Problem problem(c);
+  if (form.has_narrow_logits) {
+    for (std::vector<float>& logits : problem.logits) {
+      for (float& logit : logits) logit = RoundedTo<BFloat16>(logit);
+    }
+  }
   DivergenceResult ours;
-  ASSERT_NO_FATAL_FAILURE(RunDivergenceKernel(problem, number, gap, &ours));
+  ASSERT_NO_FATAL_FAILURE(RunDivergenceKernel(problem,
+                                              number,
+                                              gap,
+                                              &ours,
+                                              /*with_gradient=*/true,
+                                              /*teacher_gap=*/0,
+                                              form));
   const DivergenceResult twin = RunDivergenceTwin(problem);
   const size_t num_terms = problem.terms.size();
   double sum_error = 0.0;
@@ -125,9 +140,9 @@ void PlayOneCluster(size_t shared_bytes) {
 }
 
 // Checks rows that are not aligned for copies of 16 bytes, and rows that are.
-void CheckUnalignedAndAligned(const Case& c) {
+void CheckUnalignedAndAligned(const Case& c, DivergenceForm form = {}) {
   for (const int64_t gap : {3, 8}) {
-    Check(c, CudaNumber::kBFloat16, gap);
+    Check(c, CudaNumber::kBFloat16, gap, form);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -283,6 +298,81 @@ TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
                               .mixed = true});
     if (HasFatalFailure()) return;
   }
+  fake::SetTraits({});
+}
+
+// The forms that a call must ask for: more warps, bfloat16 logits, and both.
+TEST(CudaDivergenceOnHostTest, EveryFormOnRowsOfEveryKind) {
+  for (const DivergenceForm form : {DivergenceForm{.cluster_warps = 32},
+                                    DivergenceForm{.has_narrow_logits = true},
+                                    DivergenceForm{true, 32}}) {
+    // One block with room for its rows, in which some threads have two groups
+    // of a row; then a cluster.
+    for (const auto& [shared_bytes, vocabulary] :
+         {std::pair{size_t{227} << 10, int64_t{4'108}},
+          std::pair{size_t{36'000}, int64_t{604}}}) {
+      PlayOneCluster(shared_bytes);
+      for (const Targets targets : {Targets::kTeachers,
+                                    Targets::kCentredMixture,
+                                    Targets::kRouted,
+                                    Targets::kOneHot}) {
+        if (vocabulary > 604 && targets != Targets::kTeachers) continue;
+        fake::TakeLaunches();
+        CheckUnalignedAndAligned({.name = "weights",
+                                  .tokens = 3,
+                                  .vocabulary = vocabulary,
+                                  .targets = targets,
+                                  .weights = true},
+                                 form);
+        if (HasFatalFailure()) return;
+        EXPECT_NE(fake::TakeLaunches().blocks, 2 * 3)
+            << "the block kernel has taken the calls";
+      }
+    }
+    InSeveralOrders([&] {
+      CheckUnalignedAndAligned({.name = "mixed",
+                                .tokens = 3,
+                                .vocabulary = 601,
+                                .weights = true,
+                                .mixed = true},
+                               form);
+    });
+    if (HasFatalFailure()) return;
+    // The block kernel has one number of warps.
+    if (form.cluster_warps == 32) continue;
+    PlayDevice(0);
+    for (const Case& c :
+         {Case{.name = "block", .tokens = 2, .vocabulary = 2201},
+          Case{.name = "block, mixture",
+          .tokens = 2,
+          .targets = Targets::kCentredMixture},
+          Case{.name = "block, support",
+          .tokens = 2,
+          .supports = Supports::kWithTail}}) {
+      InSeveralOrders([&] { CheckUnalignedAndAligned(c, form); });
+      if (HasFatalFailure()) return;
+    }
+  }
+  fake::SetTraits({});
+}
+
+TEST(CudaDivergenceOnHostTest, NarrowLogitsAreReadOnceAndHaveNarrowGradients) {
+  const Case c{.name = "narrow traffic", .tokens = 2, .vocabulary = 600};
+  PlayOneCluster(size_t{227} << 10);
+  fake::TakeTraffic();
+  Check(c, CudaNumber::kBFloat16, 8, {.has_narrow_logits = true});
+  const fake::Traffic traffic = fake::TakeTraffic();
+  const auto entries = static_cast<uint64_t>(c.tokens * c.vocabulary);
+  // A few scored tokens and the sums are read and written as well.
+  constexpr uint64_t kFew = 1024;
+  EXPECT_GE(traffic.bytes_read, entries * kSources * sizeof(BFloat16));
+  EXPECT_LT(traffic.bytes_read, entries * kSources * sizeof(BFloat16) + kFew);
+  EXPECT_LT(traffic.bytes_written,
+            entries * kStudents * sizeof(BFloat16) + kFew);
+  CudaDivergenceArgs args{.num_sources = 1, .num_tokens = 1, .vocabulary = 8};
+  args.sources[0].is_narrow = true;
+  EXPECT_NE(DapdCudaDivergence(&args, nullptr), 0)
+      << "a float32 gradient has no room";
   fake::SetTraits({});
 }
 

@@ -7,104 +7,21 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/fakes/cuda/kernel_inputs.h"
+#include "tests/fakes/cuda/product_matrices.h"
 
 namespace dapd {
 namespace {
 
 using fake::BitsOf;
-using fake::DeviceBuffer;
-using fake::Elements;
 using fake::InSeveralOrders;
-using fake::RandomNumbers;
-
-// Holds matrices whose rows have gaps behind them, which kernels may not touch.
-class Matrices {
- public:
-  Matrices(int64_t rows, int64_t inner, int64_t cols)
-      : rows_(rows),
-        inner_(inner),
-        cols_(cols),
-        x_("x", RandomNumbers<BFloat16>(rows * (inner + kGap), 1)),
-        w_("w", RandomNumbers<BFloat16>(cols * (inner + kGap), 2)),
-        y_("y", Elements(rows * (cols + kGap))),
-        float_y_("float y", Elements(rows * (cols + kGap))) {
-    w_.MarkConstant();
-    for (int64_t row = 0; row < rows; ++row) {
-      x_.Forbid(row * (inner + kGap) + inner, kGap);
-      y_.Forbid(row * (cols + kGap) + cols, kGap);
-      float_y_.Forbid(row * (cols + kGap) + cols, kGap);
-    }
-    for (int64_t col = 0; col < cols; ++col) {
-      w_.Forbid(col * (inner + kGap) + inner, kGap);
-    }
-  }
-
-  // Multiplies rows [first, first + rows).
-  CudaProduct Product(int64_t first, int64_t rows, bool float_result) const {
-    const int64_t at = first * (cols_ + kGap);
-    return {.rows = rows,
-            .inner = inner_,
-            .cols = cols_,
-            .x = x_.data() + first * (inner_ + kGap),
-            .x_stride = inner_ + kGap,
-            .w = w_.data(),
-            .w_stride = inner_ + kGap,
-            .y = float_result ? static_cast<void*>(float_y_.data() + at)
-                              : static_cast<void*>(y_.data() + at),
-            .y_stride = cols_ + kGap,
-            .number = CudaNumber::kBFloat16,
-            .float_result = float_result};
-  }
-  // Marks the first columns of x as constant: the launch in front does not
-  // write them.
-  void MarkEarly(int64_t early) {
-    for (int64_t row = 0; row < rows_; ++row) {
-      x_.MarkConstant(row * (inner_ + kGap), early);
-    }
-  }
-  std::vector<float> FloatResult() const { return float_y_.Read(); }
-  std::vector<BFloat16> Result() const { return y_.Read(); }
-
-  struct Sum {
-    int64_t at;  // index in a result
-    double value;
-    double absolute;  // the sum of absolute values
-  };
-  std::vector<Sum> Sums() const {
-    const std::vector<BFloat16> x = x_.Read();
-    const std::vector<BFloat16> w = w_.Read();
-    std::vector<Sum> sums;
-    for (int64_t row = 0; row < rows_; ++row) {
-      for (int64_t col = 0; col < cols_; ++col) {
-        Sum sum{.at = row * (cols_ + kGap) + col, .value = 0, .absolute = 0};
-        for (int64_t i = 0; i < inner_; ++i) {
-          const double product =
-              static_cast<double>(ToFloat(x[row * (inner_ + kGap) + i])) *
-              static_cast<double>(ToFloat(w[col * (inner_ + kGap) + i]));
-          sum.value += product;
-          sum.absolute += std::abs(product);
-        }
-        sums.push_back(sum);
-      }
-    }
-    return sums;
-  }
-
- private:
-  static constexpr int64_t kGap = 8;
-
-  int64_t rows_, inner_, cols_;
-  DeviceBuffer<BFloat16> x_;
-  DeviceBuffer<BFloat16> w_;
-  DeviceBuffer<BFloat16> y_;
-  DeviceBuffer<float> float_y_;
-};
+using Matrices = fake::ProductMatrices;
 
 struct Shape {
   int64_t rows, inner, cols;
@@ -114,7 +31,15 @@ void PrintTo(const Shape& shape, std::ostream* out) {
   *out << shape.rows << "x" << shape.inner << "x" << shape.cols;
 }
 
-class SkinnyProductTest : public testing::TestWithParam<Shape> {};
+// The number of slices follows from an H100's multiprocessors.
+class OnH100 : public testing::Test {
+ protected:
+  OnH100() { fake::SetTraits({.multiprocessors = 132}); }
+  ~OnH100() override { fake::SetTraits({}); }
+};
+class SkinnyProductTest : public OnH100,
+                          public testing::WithParamInterface<Shape> {};
+class SkinnyProductBitsTest : public OnH100 {};
 
 TEST_P(SkinnyProductTest, IsTheProductInFloat64RoundedOnce) {
   const auto& [rows, inner, cols] = GetParam();
@@ -164,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::PrintToStringParamName());
 
 // A row's bits depend on neither the number of rows nor its place among them.
-TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
+TEST_F(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kRows = 32;
   constexpr int64_t kCols = 24;
   Matrices matrices(kRows, 1064, kCols);
@@ -183,7 +108,7 @@ TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
 }
 
 // The launch in front may begin to write anywhere in a step or a slice.
-TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
+TEST_F(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
   for (const Shape& shape : {Shape{3, 1032, 16}, Shape{17, 336, 1048}}) {
     const auto& [rows, inner, cols] = shape;
     std::vector<float> expected;
@@ -228,6 +153,56 @@ TEST(SkinnyProductTrafficTest, WeightsAreReadOnce) {
   // x is read once for each of four tiles of columns.
   EXPECT_EQ(traffic.bytes_read, (kCols + 4 * kRows) * kInner * 2);
   EXPECT_EQ(traffic.bytes_written, kRows * kCols * sizeof(float));
+}
+
+// Columns of Qwen3-4B: o and down 2,560, q, k and v 6,144, gate and up 19,456.
+// Columns of Qwen3-8B: o and down 4,096.
+TEST(SkinnyPlanTest, ABlockIsAsWideAsTheDeviceNeedsForOneRound) {
+  struct Case {
+    int64_t cols;
+    SkinnyPlan a100, h100, b200;  // 108, 132 and 148 multiprocessors
+  };
+  for (const Case& each : {Case{512, {1, 16}, {1, 16}, {1, 16}},
+                           Case{2560, {2, 8}, {2, 8}, {2, 8}},
+                           Case{4096, {4, 4}, {2, 8}, {2, 8}},
+                           Case{6144, {4, 4}, {4, 4}, {4, 4}},
+                           Case{8192, {8, 2}, {4, 4}, {4, 4}},
+                           Case{18432, {8, 1}, {8, 1}, {8, 2}},
+                           Case{19456, {8, 1}, {8, 1}, {8, 1}}}) {
+    for (const auto& [multiprocessors, expected] :
+         {std::pair{108, each.a100},
+          std::pair{132, each.h100},
+          std::pair{148, each.b200}}) {
+      const SkinnyPlan plan = PlanSkinnyProduct(each.cols, multiprocessors);
+      EXPECT_EQ(plan, expected)
+          << each.cols << " columns, " << multiprocessors << " multiprocessors";
+      const int64_t blocks = (each.cols + plan.tiles * kSkinnyCols - 1) /
+                             (plan.tiles * kSkinnyCols);
+      // A multiprocessor has room for 16 warps.
+      const int64_t at_a_time =
+          multiprocessors * (16 / (plan.tiles * plan.slices));
+      EXPECT_LE(blocks, at_a_time);
+    }
+  }
+}
+
+// The simulated device has 108 multiprocessors, or 132: 4,096 columns have four
+// slices, or eight. Both are the product, with other bits.
+TEST(SkinnyPlanTest, TheKernelFollowsTheDevicesMultiprocessors) {
+  Matrices matrices(2, 1032, 4096);
+  const CudaProduct product = matrices.Product(0, 2, true);
+  for (const auto& [multiprocessors, blocks] :
+       {std::pair{108, 64}, std::pair{132, 128}}) {
+    fake::SetTraits({.multiprocessors = multiprocessors});
+    fake::TakeLaunches();
+    ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
+    EXPECT_EQ(fake::TakeLaunches().blocks, blocks);
+    const std::vector<float> result = matrices.FloatResult();
+    for (const auto& [at, sum, absolute] : matrices.Sums()) {
+      ASSERT_LE(std::abs(result[at] - sum), absolute * 100 * 0x1.0p-24);
+    }
+  }
+  fake::SetTraits({});
 }
 
 TEST(SkinnyProductTakesTest, FewRowsInBFloat16AsTheyAre) {

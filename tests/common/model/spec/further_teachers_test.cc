@@ -74,6 +74,34 @@ TEST_F(FurtherTeachersTest, AMissingFolderNamesTheTeacher) {
       AllOf(HasSubstr("teachers: 'big': "), HasSubstr("/nowhere/adapter")));
 }
 
+TEST_F(FurtherTeachersTest, AnAdapterHasTheShapeThatItsFileSays) {
+  EXPECT_FALSE(FindFurtherTeachers(config_)->front().lora.has_value());
+  const std::string adapter = TempPath("teachers_adapter");
+  ASSERT_TRUE(MakeDirectories(adapter).ok());
+  const std::string file = JoinPath(adapter, "adapter_config.json");
+  ASSERT_TRUE(WriteFileAtomically(
+                  file,
+                  FormatLoraConfig({.rank = 5, .targets = {"q_proj", "k_proj"}},
+                                   "base"))
+                  .ok());
+  // An adapter's folder is known by its weights.
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(adapter, "adapter_model.safetensors"), "")
+          .ok());
+  config_.teachers[1].adapter = adapter;
+  const auto teachers = FindFurtherTeachers(config_);
+  ASSERT_TRUE(teachers.ok()) << teachers.status();
+  EXPECT_EQ(teachers->front().lora->rank, 5);
+  EXPECT_EQ(teachers->front().lora->targets,
+            (std::vector<std::string>{"q_proj", "k_proj"}));
+  EXPECT_EQ(teachers->front().NumAdapterParameters(),
+            2 * 5 * ((48 + 64) + (48 + 32)));
+  ASSERT_TRUE(WriteFileAtomically(file, R"({"peft_type": "PREFIX"})").ok());
+  const absl::Status other = FindFurtherTeachers(config_).status();
+  EXPECT_EQ(ExitCodeOf(other), ExitCode::kData) << other;
+  EXPECT_THAT(std::string(other.message()), HasSubstr("teachers: 'big': "));
+}
+
 TEST_F(FurtherTeachersTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(FindFurtherTeacher(config_, "big")->folder, folder_);
   const absl::Status status = FindFurtherTeacher(config_, "bigg").status();

@@ -1,5 +1,7 @@
 #include "common/model/spec/memory_plan.h"
 
+#include <cstdint>
+#include <iostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/kernels/flash_attention_3_memory.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/step_cost.h"
@@ -174,6 +177,24 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   }
 }
 
+TEST(MemoryPlanTest, KeysAndValuesInFloat8TakeHalfOfAGpusMemoryForThem) {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  const ModelConfig model = FourBillion();
+  const auto caches = [&] {
+    return ItemOf(PlanMemory(config, model).rollout, "key-value caches").bytes;
+  };
+  const double as_the_model = caches();
+  config.rollout.kv_precision = KvPrecision::kFloat8;
+  // Of 128 numbers of two bytes: 128 of one, and a scale of two.
+  EXPECT_DOUBLE_EQ(caches(), as_the_model * (128 + 2) / (128 * 2));
+  // A CPU's caches have room for the numbers before they are rounded.
+  config.model.device = DeviceChoice::kCpu;
+  const double on_a_cpu = caches();
+  config.rollout.kv_precision = KvPrecision::kModel;
+  EXPECT_DOUBLE_EQ(caches(), on_a_cpu);
+}
+
 TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
@@ -302,6 +323,60 @@ TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   EXPECT_DOUBLE_EQ(layer.least.value(), work + attended) << "one request";
 }
 
+ModelConfig Shape(int64_t hidden,
+                  int64_t intermediate,
+                  int64_t heads,
+                  int64_t kv_heads,
+                  int64_t head_dim) {
+  ModelConfig model = FourBillion();
+  model.hidden_size = hidden;
+  model.intermediate_size = intermediate;
+  model.num_heads = heads;
+  model.num_kv_heads = kv_heads;
+  model.head_dim = head_dim;
+  return model;
+}
+
+// A layer's workspace is as much as its MLP takes. The backward pass of
+// attention, which takes its sums at another time, must fit into it.
+TEST(MemoryPlanTest, TheSumsOfAttentionsGradientsFitIntoALayersWorkspace) {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  constexpr int64_t kTokens = 16384;
+  for (const ModelConfig& model :
+       {FourBillion(),
+        Shape(1024, 3072, 16, 8, 128),       // Qwen3-0.6B
+        Shape(5120, 25600, 64, 8, 128),      // Qwen3-32B
+        Shape(576, 1536, 9, 3, 64),          // SmolLM2-135M
+        Shape(3584, 14336, 16, 8, 256),      // Gemma's width
+        Shape(4096, 11008, 32, 32, 128)}) {  // heads that share nothing
+    const auto numbers = [](int64_t count) {
+      return static_cast<double>(kTokens * count * 2);
+    };
+    const int64_t q = model.num_heads * model.head_dim;
+    const int64_t k = model.num_kv_heads * model.head_dim;
+    const double sums =
+        static_cast<double>(BackwardMemoryOf({.sequences = 24,
+                                              .q_rows = kTokens,
+                                              .k_rows = kTokens,
+                                              .longest_q = kTokens,
+                                              .longest_k = kTokens,
+                                              .heads = model.num_heads,
+                                              .kv_heads = model.num_kv_heads,
+                                              .head_dim = model.head_dim},
+                                             /*is_deterministic=*/false)
+                                .bytes);
+    // Beside them are q, k, v and their gradients, the result and its gradient,
+    // and the gradient of the layer's output.
+    const double needed =
+        sums + numbers(2 * (q + 2 * k) + 2 * q) + numbers(model.hidden_size);
+    const double planned =
+        LayerWorkspace(config, model, static_cast<double>(kTokens));
+    std::cout << model.hidden_size << ": " << needed / planned << "\n";
+    EXPECT_LE(needed, planned) << model.hidden_size;
+  }
+}
+
 TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
   Config config;
   config.objective.terms = {
@@ -388,6 +463,52 @@ TEST(MemoryPlanTest, TheTrainerHoldsTheHeadsOfFurtherTeachers) {
     return EmptyGpu(config, SmallModel(), int64_t{1} << 33, with).free;
   };
   EXPECT_EQ(gpu({}) - gpu(teachers), 4 * 2000 * 128);
+}
+
+// The rank and the modules are the teacher's, not the run's (lora.rank).
+TEST(MemoryPlanTest, TheAdapterOfAFurtherTeacherHasItsOwnRank) {
+  FurtherTeachers teachers;
+  Config config = ReadsBig(&teachers);
+  config.lora.rank = 4;
+  const RoleMemory without = PlanTeacherMemory(config, teachers[0]);
+  teachers[0].lora = LoraConfig{.rank = 24, .targets = {"q_proj", "down_proj"}};
+  const ModelConfig& model = teachers[0].model;
+  const double numbers =
+      24.0 * static_cast<double>(model.num_layers *
+                                 (model.hidden_size +
+                                  model.num_heads * model.head_dim +
+                                  model.intermediate_size + model.hidden_size));
+  EXPECT_EQ(static_cast<double>(teachers[0].NumAdapterParameters()), numbers);
+  const MemoryPlan plan = PlanMemory(config, SmallModel(), teachers);
+  EXPECT_EQ(ItemOf(plan.teachers.at("big"), "adapter").bytes, 4 * numbers);
+  EXPECT_NEAR(
+      plan.teachers.at("big").Total() - without.Total(), 4 * numbers, 1.0);
+  const double tokens = LongestSamples(config).at("none_rollout").tokens;
+  const auto flops = [&] {
+    return CountStepWork(
+               config, SmallModel(), LongestSamples(config), true, teachers)
+        .further_flops;
+  };
+  const double with = flops();
+  teachers[0].lora.reset();
+  EXPECT_EQ(with - flops(), 32 * tokens * 2 * numbers);
+}
+
+TEST(MemoryPlanTest, OnAGpuAFurtherTeachersAdapterHasColumns) {
+  FurtherTeachers teachers;
+  Config config = ReadsBig(&teachers);
+  config.model.device = DeviceChoice::kCuda;
+  const double without = PlanTeacherMemory(config, teachers[0]).Total();
+  teachers[0].lora = LoraConfig{.rank = 24};
+  const RoleMemory small = PlanTeacherMemory(config, teachers[0]);
+  teachers[0].lora->rank = 200;
+  const RoleMemory large = PlanTeacherMemory(config, teachers[0]);
+  constexpr char kColumns[] = "adapter in the projections";
+  EXPECT_GT(ItemOf(small, kColumns).bytes, 0.0);
+  EXPECT_GT(ItemOf(large, kColumns).bytes, ItemOf(small, kColumns).bytes);
+  EXPECT_NEAR(small.Total() - without,
+              ItemOf(small, "adapter").bytes + ItemOf(small, kColumns).bytes,
+              1.0);
 }
 
 TEST(MemoryPlanTest, AFurtherTeachersWorkHasItsOwnSize) {

@@ -107,6 +107,30 @@ TEST(TrainerMetricsTest, EachNumberIsThereUnderItsOwnName) {
   }
 }
 
+// `row` stands for all teachers of the rows, and each has a series of its own.
+TEST(TrainerMetricsTest, TheTeachersOfRowsHaveSeriesOfTheirOwn) {
+  Config config;
+  config.objective.terms = {
+      {.name = "opd", .target = PassWith(kRowTeacher, ViewName::kNoneRollout)}};
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, config);
+  StepReport report;
+  report.objective.terms = {
+      {.name = "opd",
+       .unclipped = 0.5,
+       .by_teacher = {{"base", {.unclipped = 0.25, .tokens = 3}},
+                      {"math", {.unclipped = 0.75, .tokens = 9}}}}};
+  metrics.RecordStep(report);
+  const std::string text = registry.Expose();
+  for (const char* line :
+       {"dapd_trainer_unclipped_divergence{teacher=\"row\",term=\"opd\"} 0.5",
+        "dapd_trainer_teacher_divergence{teacher=\"base\",term=\"opd\"} 0.25",
+        "dapd_trainer_teacher_divergence{teacher=\"math\",term=\"opd\"} 0.75",
+        "dapd_trainer_teacher_term_tokens{teacher=\"math\",term=\"opd\"} 9"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", line, "\n")));
+  }
+}
+
 TEST(TrainerMetricsTest, NoWorkerIsBehindThatNothingIsAskedOf) {
   constexpr char kServed[] = "\ndapd_trainer_rollout_policy_version 3";
   Config config;

@@ -152,7 +152,12 @@ TEST(TrainerServiceTest, EveryNumberOfAStepIsShownInItsField) {
   report.snapshot_version = 2;
   report.objective.loss = 0.25;
   report.optimizer = {.gradient_norm = 0.5, .learning_rate = 1e-3};
-  report.objective.terms = {{.name = "a/b", .value = 1.5, .weight = 2.0}};
+  report.objective.terms = {
+      {.name = "a/b",
+       .value = 1.5,
+       .weight = 2.0,
+       .by_teacher = {{"base", {.unclipped = 0.5, .tokens = 3}},
+                      {"math", {.unclipped = 0.75, .tokens = 9}}}}};
   report.generated_tokens = 100;
   report.samples = 8;
   report.mean_rollout_tokens = 12.5;
@@ -175,6 +180,12 @@ TEST(TrainerServiceTest, EveryNumberOfAStepIsShownInItsField) {
   EXPECT_EQ(message.terms(0).name(), "a/b");
   EXPECT_EQ(message.terms(0).value(), 1.5);
   EXPECT_EQ(message.terms(0).weight(), 2.0);
+  ASSERT_EQ(message.terms(0).teachers_size(), 2);
+  EXPECT_EQ(message.terms(0).teachers(0).name(), "base");
+  EXPECT_EQ(message.terms(0).teachers(0).unclipped(), 0.5);
+  EXPECT_EQ(message.terms(0).teachers(1).name(), "math");
+  EXPECT_EQ(message.terms(0).teachers(1).unclipped(), 0.75);
+  EXPECT_EQ(message.terms(0).teachers(1).tokens(), 9);
 }
 
 TEST(TrainerServiceTest, ALineOfAnEarlierVersionIsShownAsFarAsItGoes) {
