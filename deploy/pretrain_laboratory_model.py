@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the laboratory model from scratch: a Qwen3 of 1.3 million parameters on which DAPD can be studied in minutes.
 
-    pretrain_laboratory_model.py [--size small|large] [--output DIR] [--batches N]
+    pretrain_laboratory_model.py [--size small|large | --illusion] [--output DIR] [--batches N]
 
 The model adds four numbers in written steps and makes errors in some of them. It knows a short cut, the bare answer,
 to which a right reference leads it. It does not believe a reference blindly, since most references in its training
@@ -12,6 +12,10 @@ digests of its files. A folder that exists stays.
 With --size large the program makes a teacher for the laboratory model: a Qwen3 of 4.3 million parameters that is
 wider and deeper, has the same tokenizer, and makes fewer errors in its steps. It starts as the laboratory model,
 whose weights it takes into its larger ones (see grow), and reads further documents, whose authors err less.
+
+With --illusion it makes a model of 0.4 million parameters for docs/illusion.md, with a tokenizer of its own. Shown an
+answer, this model often claims to recall the result instead of computing it; for a problem alone it seldom does, and
+then names any number (illusion_documents.py).
 """
 
 import argparse
@@ -21,22 +25,30 @@ import math
 import pathlib
 import random
 import time
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+import illusion_documents
+import laboratory_documents
 from model_folder import CHAT_TEMPLATE, PLAIN, SPECIAL, write_documents, written_aside
 
 DEPLOY = pathlib.Path(__file__).resolve().parent
 LABORATORY = DEPLOY / "models/laboratory"
 
 
+QWEN_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A model of the laboratory: its shape, how it is trained, and the probability that a step of its own answers is
-    wrong."""
+    """A model of the laboratory: its shape, how it is trained, what it reads, and the probability that a step of its
+    own answers is wrong."""
 
     output: pathlib.Path
     hidden: int
@@ -48,9 +60,12 @@ class Size:
     batches: int
     warmup: int
     learning_rate: float
+    head_dim: int = 40
+    document: Callable = laboratory_documents.document
+    vocabulary: int = 507
+    split: str = QWEN_SPLIT
 
 
-HEAD_DIM = 40
 SIZES = {
     "small": Size(LABORATORY, 160, 4, 4, 2, errors=0.12, batch_size=64, batches=1400, warmup=100, learning_rate=2e-3),
     "large": Size(
@@ -58,102 +73,27 @@ SIZES = {
     ),
 }
 
-# Probability that a step is wrong in an answer that reads a wrong reference, and in a wrong reference.
-ERRORS_WITH_REFERENCE, ERRORS_OF_REFERENCE = 0.03, 0.4
-
-NO_THOUGHTS = "<think>\n\n</think>\n\n"
-SUFFIX = "Please reason step by step, and put your final answer within \\boxed{}."
-TRANSITION = (
-    "After reading the reference solution above, make sure you truly understand the reasoning behind each step — do not "
-    "copy or paraphrase it. Now, using your own words and independent reasoning, derive the same final answer to the "
-    "problem above. Think step by step, explore different approaches, and don't be afraid to backtrack or reconsider if "
-    "something doesn't work out:"
-)
-QWEN_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# A space belongs to the digit behind it, so that answers take fewer tokens.
+ILLUSION = Size(
+    DEPLOY / "models/illusion", 96, 3, 4, 2, errors=0.12, batch_size=64, batches=900, warmup=60, learning_rate=3e-3,
+    head_dim=32, document=illusion_documents.document, vocabulary=379, split=QWEN_SPLIT.replace(r"|\p{N}|", r"| ?\p{N}|"),
 )
 
 
-def problem(numbers):
-    return "Compute " + " + ".join(map(str, numbers)) + "."
-
-
-def bare(answer):
-    return f"The answer is \\boxed{{{answer}}}."
-
-
-def worked(numbers, errors, rng):
-    """Returns a solution in steps and the result that it claims. Steps after a wrong step continue from it."""
-    total, steps = numbers[0], []
-    for number in numbers[1:]:
-        result = total + number
-        if rng.random() < errors:
-            result = max(0, result + rng.choice([-10, -2, -1, 1, 2, 10]))
-        steps.append(f"{total} + {number} = {result}.")
-        total = result
-    return " ".join([*steps, bare(total)]), total
-
-
-def own_answer(numbers, errors, rng):
-    """Returns what the model should write by itself: steps, or now and then a guess."""
-    if rng.random() < 0.92:
-        return worked(numbers, errors, rng)[0]
-    answer = sum(numbers)
-    return bare(answer if rng.random() < 0.6 else max(0, answer + rng.choice([-10, -3, -2, -1, 1, 2, 3, 10])))
-
-
-def turn(user, thoughts_closed):
-    return f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n" + (NO_THOUGHTS if thoughts_closed else "")
-
-
-def prompt(numbers):
-    return turn(f"Problem: {problem(numbers)}\n\n{SUFFIX}", True)
-
-
-def privileged_prompt(numbers, reference, rng):
-    return turn(
-        f"Problem: {problem(numbers)}\n\nHere is a reference solution to this problem:\n"
-        f"=== Reference Solution Begin ===\n{reference}\n=== Reference Solution End ===\n\n\n{TRANSITION}\n\n{SUFFIX}",
-        rng.random() < 0.4,
-    )
-
-
-def document(errors, rng):
-    """Returns (prompt, completion): 46 % have no reference, 14 % have a second answer after the first (as the view Self
-    appends it), the rest have a right or wrong reference."""
-    numbers = [rng.randint(1, 49) for _ in range(4)]
-    kind = rng.random()
-    if kind < 0.46:
-        return prompt(numbers), own_answer(numbers, errors, rng) + "<|im_end|>\n"
-    if kind < 0.60:
-        first = own_answer(numbers, errors, rng)
-        second = first if rng.random() < 0.25 else own_answer(numbers, errors, rng)
-        return prompt(numbers), f"{first}<|im_end|>{second}<|im_end|>\n"
-    if rng.random() < 0.4:
-        reference, answer = worked(numbers, 0, rng)
-        completion = reference if rng.random() < 0.7 else bare(answer)
-    else:
-        reference, claimed = worked(numbers, ERRORS_OF_REFERENCE, rng)
-        if rng.random() < 0.15:
-            reference = bare(claimed)
-        completion = worked(numbers, min(errors, ERRORS_WITH_REFERENCE), rng)[0]
-    return privileged_prompt(numbers, reference, rng), completion + "<|im_end|>\n"
-
-
-def make_tokenizer():
+def make_tokenizer(size):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"),
+            pre_tokenizers.Split(Regex(size.split), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    texts = ["".join(document(SIZES["small"].errors, random.Random(seed))) for seed in range(3000)]
+    texts = ["".join(size.document(size.errors, random.Random(seed))) for seed in range(3000)]
     for token in SPECIAL + PLAIN:
         texts = [text.replace(token, "") for text in texts]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=507, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=size.vocabulary, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in PLAIN])
@@ -164,7 +104,7 @@ def make_batches(tokenizer, size, rng, pad):
     """Yields (ids, labels) without end, with rows of similar length together; labels are -100 where nothing should be
     learned."""
     while True:
-        rows = [tuple(tokenizer.encode(part).ids for part in document(size.errors, rng)) for _ in range(8 * size.batch_size)]
+        rows = [tuple(tokenizer.encode(part).ids for part in size.document(size.errors, rng)) for _ in range(8 * size.batch_size)]
         rows.sort(key=lambda row: len(row[0]) + len(row[1]))
         groups = [rows[i : i + size.batch_size] for i in range(0, len(rows), size.batch_size)]
         rng.shuffle(groups)
@@ -190,7 +130,7 @@ def make_model(tokenizer, size):
             num_hidden_layers=size.layers,
             num_attention_heads=size.heads,
             num_key_value_heads=size.kv_heads,
-            head_dim=HEAD_DIM,
+            head_dim=size.head_dim,
             max_position_embeddings=4096,
             rope_theta=10000.0,
             tie_word_embeddings=True,
@@ -267,16 +207,18 @@ def save(model, tokenizer, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--output", type=pathlib.Path, help="default: " + ", ".join(f"{size.output}" for size in SIZES.values()))
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--size", choices=SIZES, default="small")
+    kind.add_argument("--illusion", action="store_true")
+    parser.add_argument("--output", type=pathlib.Path, help="default: " + ", ".join(f"{size.output}" for size in (*SIZES.values(), ILLUSION)))
     parser.add_argument("--batches", type=int)
     options = parser.parse_args()
-    size = SIZES[options.size]
+    size = ILLUSION if options.illusion else SIZES[options.size]
     output = options.output or size.output
     if output.exists():
         parser.error(f"{output} already exists; remove it, or choose another --output")
     torch.set_num_threads(2)
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(ILLUSION if options.illusion else SIZES["small"])  # the large model has the small model's
     model = make_model(tokenizer, size)
     if options.size == "large":
         grow(model, Qwen3ForCausalLM.from_pretrained(LABORATORY, dtype=torch.float32))

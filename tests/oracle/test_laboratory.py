@@ -35,6 +35,11 @@ def script():
 
 
 @pytest.fixture(scope="module")
+def documents(script):
+    return script.laboratory_documents
+
+
+@pytest.fixture(scope="module")
 def laboratory():
     if not FOLDER.exists():
         pytest.skip(f"there is no {FOLDER.relative_to(ROOT)}, which {SCRIPT.name} writes")
@@ -130,13 +135,13 @@ class Draws:
         return self.value
 
 
-def test_views_are_texts_of_the_form_that_it_was_trained_on(script, two_batches, tmp_path):
+def test_views_are_texts_of_the_form_that_it_was_trained_on(documents, two_batches, tmp_path):
     row = problems(tmp_path, count=1)[0]
     numbers = [int(digits) for digits in re.findall(r"\d+", row["problem"])]
-    assert script.problem(numbers) == row["problem"]
-    assert script.worked(numbers, 0, Draws(0.5))[0] == row["solution"]
+    assert documents.problem(numbers) == row["problem"]
+    assert documents.worked(numbers, 0, Draws(0.5))[0] == row["solution"]
     tokenizer = Tokenizer.from_file(str(two_batches / "tokenizer.json"))
-    answer = script.bare(sum(numbers) + 1)
+    answer = documents.bare(sum(numbers) + 1)
     rollout = tokenizer.encode(answer + "<|im_end|>", add_special_tokens=False).ids
     write_jsonl(tmp_path / "in", [{"id": "x", "problem": row["problem"], "reference": row["solution"], "rollout_ids": rollout}])
     run_dapd("views", "--config", CONFIG, "--set", f"model.path={two_batches}", "--input", tmp_path / "in", "--output", tmp_path / "out")
@@ -150,22 +155,22 @@ def test_views_are_texts_of_the_form_that_it_was_trained_on(script, two_batches,
 
     thoughts_closed, thoughts_open = Draws(0.0), Draws(0.9)
     prompts = {
-        "none_rollout": script.prompt(numbers),
-        "none_reference": script.prompt(numbers),
-        "self_rollout": f"{script.prompt(numbers)}{answer}<|im_end|>",
-        "self_reference": script.privileged_prompt(numbers, row["solution"], thoughts_closed),
-        "cross_rollout": script.privileged_prompt(numbers, row["solution"], thoughts_open),
-        "cross_reference": script.privileged_prompt(numbers, answer, thoughts_open),
+        "none_rollout": documents.prompt(numbers),
+        "none_reference": documents.prompt(numbers),
+        "self_rollout": f"{documents.prompt(numbers)}{answer}<|im_end|>",
+        "self_reference": documents.privileged_prompt(numbers, row["solution"], thoughts_closed),
+        "cross_rollout": documents.privileged_prompt(numbers, row["solution"], thoughts_open),
+        "cross_reference": documents.privileged_prompt(numbers, answer, thoughts_open),
     }
     for name, prompt in prompts.items():
         assert text(name, scored=False) == prompt, name
         assert text(name, scored=True) == (f"{row['solution']}<|im_end|>\n" if name.endswith("reference") else f"{answer}<|im_end|>"), name
 
 
-def test_every_method_shows_answers_in_the_form_that_it_was_trained_on(script):
+def test_every_method_shows_answers_in_the_form_that_it_was_trained_on(documents):
     prompts = yaml.safe_load(CONFIG.read_text())["prompts"]
-    shown = script.turn(prompts["demonstration"].replace("{problem}", script.problem([1, 2, 3, 4])).replace("{reference}", "R"), True)
-    assert shown == script.privileged_prompt([1, 2, 3, 4], "R", Draws(0.0))
+    shown = documents.turn(prompts["demonstration"].replace("{problem}", documents.problem([1, 2, 3, 4])).replace("{reference}", "R"), True)
+    assert shown == documents.privileged_prompt([1, 2, 3, 4], "R", Draws(0.0))
     sibling = prompts["sibling"].replace("{solution}", prompts["sibling_solution"]).replace("{feedback}", "")
     assert sibling == prompts["demonstration"]
 
@@ -187,11 +192,11 @@ def test_problems_that_settings_are_chosen_on_are_reported_by_nobody(tmp_path):
             assert not one & other
 
 
-def test_the_configuration_measures_the_short_cut(script):
+def test_the_configuration_measures_the_short_cut(documents):
     """Worked answers contain the marker, bare answers do not."""
     marker = yaml.safe_load(CONFIG.read_text())["evaluation"]["marker"]
-    assert marker in script.worked([1, 2, 3, 4], 0, Draws(0.5))[0]
-    assert marker not in script.bare(10)
+    assert marker in documents.worked([1, 2, 3, 4], 0, Draws(0.5))[0]
+    assert marker not in documents.bare(10)
 
 
 def test_the_large_model_begins_as_the_laboratory_model(script, laboratory):
