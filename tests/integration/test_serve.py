@@ -212,9 +212,9 @@ def test_a_client_that_leaves_frees_its_slot(port, client):
     stream = ask(client, max_tokens=3000, stream=True)
     next(iter(stream))
     stream.close()
-    name = 'dapd_serve_requests_total{endpoint="chat",status="499"}'
+    name = 'dapd_serve_requests_total{run="tiny",endpoint="chat",status="499"}'
     wait_for(lambda: name in fetch(f"http://127.0.0.1:{port}/metrics")[1], what="a cancelled request")
-    assert "dapd_serve_running_requests 0" in fetch(f"http://127.0.0.1:{port}/metrics")[1]
+    assert 'dapd_serve_running_requests{run="tiny"} 0' in fetch(f"http://127.0.0.1:{port}/metrics")[1]
     promtool(fetch(f"http://127.0.0.1:{port}/metrics")[1])
 
 

@@ -86,7 +86,7 @@ TEST(CudaDecodeBackendTest, PromptsAreScoredAsByLibTorchsOperations) {
   const auto found = Generate(ours, requests);
   const auto alone = Generate(single, requests);
   const auto expected = Generate(slow, requests);
-  const auto plain = Generate(single, unscored);
+  const auto plain = Generate(ours, unscored);
   double error = 0.0;
   size_t count = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
