@@ -31,21 +31,25 @@ absl::StatusOr<nlohmann::ordered_json> ParsePart(const std::string& text,
       absl::StrCat(what, " is not a JSON ", is_list ? "list" : "object"));
 }
 
-// Returns the message as the dict that transformers gives to a template.
+// Returns the message as the dict that transformers gives to a template: keys
+// whose value is null are left out, since templates would write "None".
 absl::StatusOr<jinja::Value> MessageValue(const ChatMessage& message) {
   RETURN_IF_ERROR(DecodeUtf8(message.role).status());
   RETURN_IF_ERROR(DecodeUtf8(message.content).status());
-  jinja::DictBuilder dict;
-  dict.Set("role", jinja::Value(message.role));
-  dict.Set("content", jinja::Value(message.content));
+  auto more = nlohmann::ordered_json::object();
   if (!message.more.empty()) {
     ASSIGN_OR_RETURN(
-        const nlohmann::ordered_json more,
-        ParsePart(message.more, "a message's further keys", false));
-    for (const auto& item : more.items()) {
-      ASSIGN_OR_RETURN(jinja::Value value, jinja::FromJson(item.value()));
-      dict.Set(item.key(), std::move(value));
-    }
+        more, ParsePart(message.more, "a message's further keys", false));
+  }
+  jinja::DictBuilder dict;
+  dict.Set("role", jinja::Value(message.role));
+  if (!more.contains("content")) {
+    dict.Set("content", jinja::Value(message.content));
+  }
+  for (const auto& item : more.items()) {
+    if (item.value().is_null()) continue;
+    ASSIGN_OR_RETURN(jinja::Value value, jinja::FromJson(item.value()));
+    dict.Set(item.key(), std::move(value));
   }
   return jinja::Value(dict.Take());
 }

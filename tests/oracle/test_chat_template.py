@@ -99,7 +99,8 @@ def test_tools_and_their_calls_render_alike(name, qwen_folder, tmp_path):
     for messages in USES_OF_TOOLS:
         for tools in (None, [], [TOOL], [TOOL, TOOL]):
             try:
-                texts.append(oracle.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
+                # A list without tools is none here, whereas transformers gives it to the template.
+                texts.append(oracle.apply_chat_template(messages, tools=tools or None, tokenize=False, add_generation_prompt=True))
                 rows.append({"messages": messages, "tools": tools, "add_generation_prompt": True})
             except (jinja2.exceptions.TemplateError, TypeError):
                 pass  # A template need not take a content of null, or arguments that are a text.
