@@ -347,7 +347,8 @@ TEST_F(ApiServerTest, BeginsAgainWhenThePolicyChanges) {
   EXPECT_EQ(body["system_fingerprint"], "policy-13-fedcba987654") << body;
   EXPECT_EQ(body["choices"][0]["message"]["content"], "\n\v\f");
   EXPECT_EQ(body["usage"]["completion_tokens"], 3);
-  EXPECT_EQ(Metric("dapd_serve_retries_total"), "dapd_serve_retries_total 1");
+  EXPECT_EQ(Metric("dapd_serve_retries_total"),
+            "dapd_serve_retries_total{run=\"tiny\"} 1");
 }
 
 TEST_F(ApiServerTest, EndsAStreamWithAnErrorWhenThePolicyChanges) {
@@ -402,7 +403,7 @@ TEST_F(ApiServerTest, LetsRequestsWaitForAPlace) {
   }
   EXPECT_TRUE(Eventually([&] {
     return Metric("dapd_serve_running_requests") ==
-           "dapd_serve_running_requests 5";
+           "dapd_serve_running_requests{run=\"tiny\"} 5";
   }));
   EXPECT_TRUE(Eventually([&] { return worker().control.running == 2; }));
   worker().control.hold = false;
@@ -447,7 +448,8 @@ TEST_F(ApiServerTest, CancelsTheAnswersOfAClientThatLeaves) {
   EXPECT_TRUE(Eventually([&] { return worker().control.cancelled == 1; }));
   EXPECT_TRUE(Eventually([&] {
     return Metric("dapd_serve_requests_total") ==
-           "dapd_serve_requests_total{endpoint=\"chat\",status=\"499\"} 1";
+           "dapd_serve_requests_total{run=\"tiny\",endpoint=\"chat\","
+           "status=\"499\"} 1";
   }));
 }
 
@@ -482,9 +484,9 @@ TEST_F(ApiServerTest, DropsAClientThatNeverReads) {
   const auto models = client.Get("/v1/models");
   ASSERT_TRUE(models) << httplib::to_string(models.error());
   EXPECT_EQ(models->status, 200);
-  EXPECT_EQ(
-      Metric("dapd_serve_requests_total"),
-      "dapd_serve_requests_total{endpoint=\"completions\",status=\"200\"} 1");
+  EXPECT_EQ(Metric("dapd_serve_requests_total"),
+            "dapd_serve_requests_total{run=\"tiny\",endpoint=\"completions\","
+            "status=\"200\"} 1");
   ::close(socket);
 }
 
