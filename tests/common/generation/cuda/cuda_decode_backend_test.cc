@@ -79,14 +79,16 @@ TEST(CudaDecodeBackendTest, PromptsAreScoredAsByLibTorchsOperations) {
   CudaDecodeBackend ours(*weights, {.slots = 12}, CudaDecodeApiOnHost());
   CudaDecodeBackend single(*weights, {.slots = 1}, CudaDecodeApiOnHost());
   AtenBackend slow(DecoderModel(weights), 3, 0);
+  // In float32 the bits of an answer depend on the number of slots.
+  CudaDecodeBackend unasked(*weights, {.slots = 12}, CudaDecodeApiOnHost());
   for (DecodeBackend* backend :
-       std::initializer_list<DecodeBackend*>{&ours, &single, &slow}) {
+       std::initializer_list<DecodeBackend*>{&ours, &single, &slow, &unasked}) {
     backend->SetAdapter(adapter);
   }
   const auto found = Generate(ours, requests);
   const auto alone = Generate(single, requests);
   const auto expected = Generate(slow, requests);
-  const auto plain = Generate(ours, unscored);
+  const auto plain = Generate(unasked, unscored);
   double error = 0.0;
   size_t count = 0;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -392,8 +392,13 @@ TEST(CudaFloat8AttentionOnHostTest, IsAttentionOverTheRoundedNumbersBitByBit) {
       for (const int32_t slot : slots) {
         if (slot >= 0) tokens += static_cast<uint64_t>(positions[slot]) + 1;
       }
-      EXPECT_EQ(rounded.traffic.bytes_read - in_float8.traffic.bytes_read,
-                tokens * 2 * g.kv_heads * (g.head_dim - 2))
+      const uint64_t less =
+          rounded.traffic.bytes_read - in_float8.traffic.bytes_read;
+      const uint64_t of_keys = tokens * 2 * g.kv_heads * (g.head_dim - 2);
+      EXPECT_GE(less, of_keys) << "head dimension " << g.head_dim;
+      // The rest is partial sums: more of the narrower numbers' blocks fit a
+      // multiprocessor, so that they share other splits.
+      EXPECT_LE(less, of_keys + of_keys / 50)
           << "head dimension " << g.head_dim;
     }
   }
