@@ -18,8 +18,9 @@ struct ChatMessage {
   std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
   // A JSON object with the message's further keys, in their order, which the
-  // template gets as well: {"tool_calls": [...]}. Empty: there are none. A
-  // content of null is among them, in place of `content`.
+  // template gets as well: {"tool_calls": [...]}. Empty: there are none. The
+  // template does not get keys of null; a content of null among them says that
+  // there is no content.
   std::string more = "";
 
   bool operator==(const ChatMessage&) const = default;
