@@ -244,6 +244,23 @@ def test_a_run_uses_all_gpus_as_check_recommends_and_goes_on_with_its_split(comp
     assert len(workspace.metrics("all-gpus")) == 3
 
 
+def test_ranks_share_a_gpu_where_nccl_is_told_so(computing, workspace, tmp_path):
+    """Several ranks are tested in this way on a machine with one GPU."""
+    calls = tmp_path / "calls"
+
+    def run(**environment):
+        return start(computing, "dapd", workspace, machine(H100, CALLS=str(calls), **environment), "run",
+                     **{"run.name": "shared-gpu", "run.num_threads": 1, "trainer.ranks": 2, "rollout.tensor_parallel": 2, "trainer.steps": 1})
+
+    refused = run()
+    assert refused.returncode == 3 and "trainer.ranks is 2, but the number of GPUs here is 1; each rank needs its own" in refused.stderr, refused.stderr
+    told = run(NCCL_MULTI_RANK_GPU_ENABLE="1")
+    assert told.returncode == 0, told.stderr
+    assert started(calls) == {"dapd-trainer": ["0", "0"], "dapd-rollout": ["0"], "dapd-teacher": ["0"]}
+    # Each of them plans with a fifth of it: two trainer ranks, two processes of the worker, a teacher.
+    assert yaml.safe_load((workspace.runs("shared-gpu") / "config.yaml").read_text())["run"]["gpu_processes"] == 5
+
+
 def test_keys_that_are_set_stay_and_unused_gpus_are_warned_of(programs, workspace):
     eight = ";".join([H100] * 8)
 
