@@ -1,8 +1,13 @@
 #include "common/model/device_flash_attention.h"
 
 #include <optional>
+#include <string>
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/model/flash_attention_3_check.h"
 
 namespace dapd {
 namespace {
@@ -14,7 +19,13 @@ std::optional<FlashAttention3> FindFlashAttention() {
       FindCudaFunction("DapdCudaHasFlashAttention3", &has) &&
       FindCudaFunction("DapdCudaFlashAttention3Forward", &kernels.forward) &&
       FindCudaFunction("DapdCudaFlashAttention3Backward", &kernels.backward);
-  return found && has() != 0 ? std::optional(kernels) : std::nullopt;
+  if (!found || has() == 0) return std::nullopt;
+  const std::string fault = FaultOfFlashAttention3(kernels);
+  if (fault.empty()) return kernels;
+  LogWarning(absl::StrCat("FlashAttention-3 is not used: ",
+                          fault,
+                          "; LibTorch's FlashAttention-2 computes attention"));
+  return std::nullopt;
 }
 
 }  // namespace

@@ -12,8 +12,11 @@ struct FlashAttention3 {
   decltype(&DapdCudaFlashAttention3Backward) backward = nullptr;
 };
 
-// Returns the launchers of libdapd_cuda.so. Null if the device is no sm_90, and
-// in a build without these kernels.
+// Returns the launchers of libdapd_cuda.so. Null if the device is no sm_90, in
+// a build without these kernels, and if they compute something else than
+// LibTorch (flash_attention_3_check.h), of which the log warns. The first call
+// compares them; LibTorch's deterministic algorithms are set before it, or not
+// at all.
 const FlashAttention3* FlashAttention3OfDevice();
 
 }  // namespace dapd

@@ -5,8 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/model/device_flash_attention.h"
+#include "common/model/flash_attention_3_check.h"
+#include "common/model/variable_length_attention.h"
 #include "tests/fakes/same_bits.h"
 #include "tests/fakes/torch_device/flash_attention_on_host.h"
 
@@ -156,6 +160,38 @@ TEST_P(FlashAttention3LaunchTest, SharedKeysReachTheLaunch) {
   const at::Tensor ours = attention.Forward(q_, k_, v_, nullptr);
   EXPECT_EQ(SimulatedFlashAttention3::TakeForwards(), 1);
   EXPECT_TRUE(SameBits(ours.cpu(), by_libtorch.cpu()));
+}
+
+// The check before the first use, on a device that is right and on devices with
+// faults.
+TEST(FlashAttention3CheckTest, FindsEveryFault) {
+  const SimulatedFlashAttention3 device;
+  const FlashAttention3& kernels = *FlashAttention3OfDevice();
+  EXPECT_EQ(FaultOfFlashAttention3(kernels), "");
+  EXPECT_EQ(SimulatedFlashAttention3::TakeForwards(), 3) << "one for a width";
+  EXPECT_EQ(SimulatedFlashAttention3::TakeBackwards(), 3);
+  const auto fault_of = [&](fake::FlashAttention3Fault fault) {
+    SimulatedFlashAttention3::SetFault(fault);
+    return FaultOfFlashAttention3(kernels);
+  };
+  using testing::HasSubstr;
+  using testing::StartsWith;
+  EXPECT_THAT(fault_of(fake::FlashAttention3Fault::kOutput),
+              StartsWith("with heads of 64 numbers the output differs from "
+                         "LibTorch's by "));
+  EXPECT_THAT(fault_of(fake::FlashAttention3Fault::kGradientK),
+              HasSubstr("the gradient of the keys differs"));
+  EXPECT_THAT(fault_of(fake::FlashAttention3Fault::kNoNumber),
+              HasSubstr("the gradient of the queries differs"));
+  EXPECT_THAT(fault_of(fake::FlashAttention3Fault::kLaunch),
+              HasSubstr("attention's gradient"));
+}
+
+TEST(FlashAttention3CheckTest, LeavesOutWhatDeterministicRunsDoNotTake) {
+  const SimulatedFlashAttention3 device;
+  const Deterministic deterministic;
+  EXPECT_EQ(FaultOfFlashAttention3(*FlashAttention3OfDevice()), "");
+  EXPECT_EQ(SimulatedFlashAttention3::TakeBackwards(), 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "common/model/device_flash_attention.h"
@@ -15,6 +16,7 @@ constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
 int64_t simulated_devices = 0;
 int64_t forwards = 0;
 int64_t backwards = 0;
+fake::FlashAttention3Fault fault = fake::FlashAttention3Fault::kNone;
 
 // Returns the device's memory as a tensor on the host; checks
 // FlashAttention3Rows' conditions.
@@ -75,6 +77,9 @@ int Forward(const FlashAttention3Args* args, void*) {
   ++forwards;
   const Tensors t = TensorsOf(*args);
   RunAttention(t.q, t.k, t.v, SequencesOf(*args), t.out, t.logsumexp);
+  if (fault == fake::FlashAttention3Fault::kOutput) {
+    t.out.select(0, args->shape.q_rows - 1).select(0, 0).mul_(-1);
+  }
   return 0;
 }
 
@@ -87,6 +92,7 @@ int Backward(const FlashAttention3BackwardArgs* args, void*) {
   std::memset(args->args.memory,
               0x7f,
               BackwardMemoryOf(s, args->is_deterministic).bytes);
+  if (fault == fake::FlashAttention3Fault::kLaunch) return kInvalidValue;
   ++backwards;
   const Tensors t = TensorsOf(args->args);
   const AttentionGradients found =
@@ -99,6 +105,13 @@ int Backward(const FlashAttention3BackwardArgs* args, void*) {
   Rows(args->grad_q, s.q_rows, s.heads, s.head_dim).copy_(found.q);
   Rows(args->grad_k, s.k_rows, s.kv_heads, s.head_dim).copy_(found.k);
   Rows(args->grad_v, s.k_rows, s.kv_heads, s.head_dim).copy_(found.v);
+  if (fault == fake::FlashAttention3Fault::kGradientK) {
+    Rows(args->grad_k, s.k_rows, s.kv_heads, s.head_dim).select(0, 0).mul_(2);
+  } else if (fault == fake::FlashAttention3Fault::kNoNumber) {
+    Rows(args->grad_q, s.q_rows, s.heads, s.head_dim)
+        .select(0, 5)
+        .fill_(std::numeric_limits<float>::quiet_NaN());
+  }
   return 0;
 }
 
@@ -117,6 +130,7 @@ SimulatedFlashAttention3::SimulatedFlashAttention3() {
   ++simulated_devices;
   forwards = 0;
   backwards = 0;
+  fault = FlashAttention3Fault::kNone;
 }
 
 SimulatedFlashAttention3::~SimulatedFlashAttention3() { --simulated_devices; }
@@ -127,6 +141,10 @@ int64_t SimulatedFlashAttention3::TakeForwards() {
 
 int64_t SimulatedFlashAttention3::TakeBackwards() {
   return std::exchange(backwards, 0);
+}
+
+void SimulatedFlashAttention3::SetFault(FlashAttention3Fault next) {
+  fault = next;
 }
 
 }  // namespace fake

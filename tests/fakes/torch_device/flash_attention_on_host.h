@@ -6,6 +6,15 @@
 
 namespace dapd::fake {
 
+// A device whose kernels are wrong somewhere.
+enum class FlashAttention3Fault {
+  kNone,
+  kOutput,     // a number of the last sequence
+  kGradientK,  // a number of the first sequence
+  kNoNumber,   // a gradient of the queries is NaN
+  kLaunch,     // the backward launch fails
+};
+
 // As long as an object exists, the device has the kernels.
 class SimulatedFlashAttention3 {
  public:
@@ -17,6 +26,9 @@ class SimulatedFlashAttention3 {
   // Return the number of launches since the last call.
   static int64_t TakeForwards();
   static int64_t TakeBackwards();
+
+  // Sets the fault of the next launches.
+  static void SetFault(FlashAttention3Fault fault);
 };
 
 }  // namespace dapd::fake
