@@ -281,7 +281,8 @@ def test_an_edit_of_a_source_installs_nothing_anew():
     # Stages that install may read only the files that say what to install.
     for stage in ("deps", "deps-cuda"):
         copied = [source for name, rest in all_steps(stage) if name == "COPY" for source in rest.split()[:-1]]
-        assert set(copied) == {"deploy/stage_*.sh", "deploy/instal[l].sh", "deploy/phas[e].sh", "deploy/requirement*.txt"}
+        assert set(copied) == {"deploy/stage_*.sh", "deploy/instal[l].sh", "deploy/phas[e].sh", "deploy/requirement*.txt",
+                               "deploy/fetch_flash_attentio[n].py"}
     assert any("install.sh --cuda" in rest for name, rest in all_steps("build-cuda"))
     # The classic builder builds all stages above its target.
     order = list(stages)

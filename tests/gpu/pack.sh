@@ -9,7 +9,7 @@
 #            several ranks on one GPU (H100, H200), without tests and peers
 # --python   version on the machine with the GPU, for the peers' compiled modules (3.12)
 # --level    of xz, 0 to 9 (6, which takes two minutes of a core)
-# --most     size of OUT in MiB (51); peers that do not fit are left out and named
+# --most     size of OUT in MiB (50); peers that do not fit are left out and named
 #
 # Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and PyPI
 # for the peers, once. An OUT with a pack in it is replaced.
@@ -23,7 +23,7 @@ usage() {
   exit 2
 }
 
-python=3.12 level=6 most=51 ranks=()
+python=3.12 level=6 ranks=() most=50
 while [ $# -gt 1 ]; do
   case "$1" in
     --ranks) ranks=(--ranks); shift; continue ;;
