@@ -238,8 +238,10 @@ def main():
             source, target = ROOT / path, stage / "files" / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-        tokenizer = made_once("qwen-tokenizer", [ROOT / "tests/oracle/make_qwen_tokenizer.py"], write_tokenizer)
-        contents = {"programs": [(stage / "programs", ""), (stage / "files", ""), (tokenizer, "qwen-tokenizer")], "libraries": [(stage / "libraries", "")]}
+        contents = {"programs": [(stage / "programs", ""), (stage / "files", "")], "libraries": [(stage / "libraries", "")]}
+        if not for_ranks:
+            tokenizer = made_once("qwen-tokenizer", [ROOT / "tests/oracle/make_qwen_tokenizer.py"], write_tokenizer)
+            contents["programs"].append((tokenizer, "qwen-tokenizer"))
         left_out = []
         if b"DapdCudaFlashAttention3Forward\0" not in (stage / "programs/programs/lib/libdapd_cuda.so").read_bytes():
             left_out.append({"what": "FlashAttention-3", "why": "build/lib/libdapd_cuda.so was built without it: deploy/install.sh --cuda"})
