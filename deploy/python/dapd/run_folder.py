@@ -137,8 +137,10 @@ class Run:
         """Returns the progress of the run from its folder; while its trainer answers, also the phase and the time left."""
         process = self.process
         lives = process is not None and process.is_alive()
+        # A trainer makes the folder before the file, so that the folder seems to hold no run for a moment.
+        starts = lives and not (self.folder / "config.yaml").exists()
         rows = json.loads(call("runs", "list", self.folder, "--json"))
-        if not rows:  # the trainer has written nothing yet
+        if not rows or (starts and rows[0]["state"] == "damaged"):  # the trainer has written nothing yet
             return Progress("running" if lives else "interrupted", 0, 0, None)
         row = rows[0]
         if row["state"] == "damaged":
