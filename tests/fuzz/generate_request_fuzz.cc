@@ -1,6 +1,6 @@
 // Input: a GenerateStream as text.
 // Every request of a stream is answered exactly once, with at most as many
-// tokens as it asked for.
+// tokens as it asked for, after the scores of its prompt if it asked for them.
 #include <map>
 #include <memory>
 #include <utility>
@@ -25,6 +25,10 @@ WorkerDescription Limits() {
 struct Answer {
   uint32_t max_tokens = 0;
   uint32_t tokens = 0;
+  // The prompt's tokens that have a score: all but the first, if scores are
+  // asked for, and otherwise none.
+  uint32_t max_scored = 0;
+  uint32_t scored = 0;
   int ends = 0;
 };
 
@@ -34,6 +38,18 @@ void Take(const v1::GenerateResponse& message,
   Check(found != answers.end(), "only what was asked is answered");
   Answer& answer = found->second;
   Check(answer.ends == 0, "nothing follows the end of an answer");
+  if (message.has_prompt()) {
+    const v1::PromptScored& scores = message.prompt();
+    Check(answer.tokens == 0, "a prompt's scores come before the answer");
+    Check(scores.first_index() == answer.scored + 1 &&
+              scores.logprobs_size() > 0 &&
+              scores.top_ids_size() == scores.logprobs_size() &&
+              scores.top_logprobs_size() == scores.logprobs_size(),
+          "scores come in order, each with the most probable token");
+    answer.scored += static_cast<uint32_t>(scores.logprobs_size());
+    Check(answer.scored <= answer.max_scored, "no score was not asked for");
+    return;
+  }
   if (message.has_tokens()) {
     Check(message.tokens().first_index() == answer.tokens &&
               message.tokens().ids_size() == message.tokens().logprobs_size(),
@@ -48,6 +64,8 @@ void Take(const v1::GenerateResponse& message,
   Check(!message.has_finished() ||
             message.finished().num_tokens() == answer.tokens,
         "the end tells the number of tokens");
+  Check(!message.has_finished() || answer.scored == answer.max_scored,
+        "a finished answer has every score that was asked for");
   Check(!message.has_failed() || message.failed().code() != 0,
         "a failure has a reason");
 }
@@ -61,8 +79,11 @@ void Serve(const fuzz::GenerateStream& stream, RolloutWorker& worker) {
       return worker.CancelStream(outbox);
     }
     Check(outbox->Open(message.request_id()), "a new id can be opened");
-    answers[message.request_id()].max_tokens =
-        message.sampling().max_new_tokens();
+    Answer& answer = answers[message.request_id()];
+    answer.max_tokens = message.sampling().max_new_tokens();
+    if (message.score_prompt() && message.prompt_ids_size() > 0) {
+      answer.max_scored = static_cast<uint32_t>(message.prompt_ids_size()) - 1;
+    }
     auto request = ParseGenerateRequest(message, Limits());
     if (request.ok()) {
       worker.Submit(message.request_id(),
