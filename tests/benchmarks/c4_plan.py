@@ -1,6 +1,7 @@
 """C4: the work that our planners find in a batch of 32, against the official layout: groups padded to their widest view, and the head over
 the union of a group's scored positions (performance.md, section 0)."""
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -62,6 +63,29 @@ def official(samples, groups):
     return tokens, rows
 
 
+@dataclasses.dataclass(frozen=True)
+class Work:
+    live: int  # tokens that the trainer passes
+    teacher: int  # tokens that the teachers pass
+    head_rows: int
+
+    @property
+    def body(self):
+        return LIVE_COST * self.live + TEACHER_COST * self.teacher
+
+
+def official_work(samples):
+    tokens, rows = zip(*(official(samples, groups) for groups in (STUDENTS, BASE_TEACHERS, SNAPSHOT_TEACHERS)), strict=True)
+    return Work(tokens[0], sum(tokens[1:]), sum(rows))
+
+
+def our_work(path):
+    """Returns the work of our planners after a refresh of the snapshot, and while it is still the base."""
+    # 128 is a teacher's default of teacher.chunk_tokens on a CPU.
+    ours = json.loads(subprocess.run([BIN / "dapd_plan_benchmark", path, "128"], capture_output=True, text=True, check=True).stdout)
+    return [Work(ours["live_tokens"], ours["teacher_tokens" + suffix], ours["head_rows" + suffix]) for suffix in ("", "_at_first")]
+
+
 def check_loss(row, folder):
     """Compares the packed and shared pass with the transcription that computes every view alone."""
     case = test_objective.Case(folder, "qwen3", 4)
@@ -79,18 +103,10 @@ def main():
         folder = pathlib.Path(name)
         check_loss(row, folder / "small")
         path = views_of(folder / "qwen")
-        # 128 is a teacher's default of teacher.chunk_tokens on a CPU.
-        ours = json.loads(subprocess.run([BIN / "dapd_plan_benchmark", path, "128"], capture_output=True, text=True, check=True).stdout)
-        samples = read_jsonl(path)
-    live, live_rows = official(samples, STUDENTS)
-    base, base_rows = official(samples, BASE_TEACHERS)
-    snapshot, snapshot_rows = official(samples, SNAPSHOT_TEACHERS)
-    row.figure("official: live and teacher tokens, head rows", f"{live}, {base + snapshot}, {live_rows + base_rows + snapshot_rows}")
-    body = LIVE_COST * live + TEACHER_COST * (base + snapshot)
-    rows = live_rows + base_rows + snapshot_rows
-    for suffix, when, body_target in (("", "after a refresh", 0.70), ("_at_first", "before the first refresh", 0.58)):
-        teacher, head = ours["teacher_tokens" + suffix], ours["head_rows" + suffix]
-        row.figure(f"ours {when}: live and teacher tokens, head rows", f"{ours['live_tokens']}, {teacher}, {head}")
-        ratio = (LIVE_COST * ours["live_tokens"] + TEACHER_COST * teacher) / body
-        row.figure(f"body work {when}, weighted by its products", f"{ratio:.3f}", f"<= {body_target}", ratio <= body_target)
-        row.figure(f"head rows {when}", f"{head / rows:.3f}", "<= 0.52", head / rows <= 0.52)
+        released, ours = official_work(read_jsonl(path)), our_work(path)
+    row.figure("official: live and teacher tokens, head rows", f"{released.live}, {released.teacher}, {released.head_rows}")
+    for work, when, target in zip(ours, ("after a refresh", "before the first refresh"), (0.70, 0.58), strict=True):
+        row.figure(f"ours {when}: live and teacher tokens, head rows", f"{work.live}, {work.teacher}, {work.head_rows}")
+        ratio, rows = work.body / released.body, work.head_rows / released.head_rows
+        row.figure(f"body work {when}, weighted by its products", f"{ratio:.3f}", f"<= {target}", ratio <= target)
+        row.figure(f"head rows {when}", f"{rows:.3f}", "<= 0.52", rows <= 0.52)

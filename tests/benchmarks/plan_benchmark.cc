@@ -27,7 +27,10 @@ namespace {
 Views ParseViews(const nlohmann::json& json) {
   Views views;
   for (size_t i = 0; i < views.size(); ++i) {
-    const auto& view = json.at(ViewNameString(static_cast<ViewName>(i)));
+    // The file has the views of its configuration's objective only.
+    const auto found = json.find(ViewNameString(static_cast<ViewName>(i)));
+    if (found == json.end()) continue;
+    const nlohmann::json& view = *found;
     views[i] = {.input_ids = view.at("input_ids"),
                 .scored_from = view.at("scored_from"),
                 .scored_count = view.at("scored_count")};

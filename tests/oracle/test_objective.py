@@ -123,6 +123,19 @@ def test_the_official_step_of_the_benchmarks(tmp_path, monkeypatch):
     assert error < 1e-5
 
 
+def test_row_c4_reads_the_views_and_finds_less_work_than_the_released_layout(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
+    import c4_plan
+
+    for name, value in {"BATCH": 2, "ROLLOUT": 256, "REFERENCE": 256}.items():
+        monkeypatch.setattr(c4_plan, name, value)
+    path = c4_plan.views_of(tmp_path / "qwen")
+    released = c4_plan.official_work(read_jsonl(path))
+    for ours in c4_plan.our_work(path):
+        print(ours, released)
+        assert 0 < ours.body < 0.8 * released.body and 0 < ours.head_rows < 0.6 * released.head_rows
+
+
 def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32(tmp_path, monkeypatch):
     """This is the peer of row G8, with the CPU in place of the GPU."""
     monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
