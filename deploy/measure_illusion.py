@@ -4,13 +4,13 @@
     measure_illusion.py --data PROBLEMS.jsonl [--model DIR] [--samples N] [--output DIR] [ADAPTER ...]
 
 The views are those of the objective: None reads the problem alone, Cross the problem and its reference, Self the answer
-that it will be scored on, in the prompt of Cross (self_template) or in front of a second answer (self_append). Self is
-shown answers that None samples. Without an ADAPTER (a PEFT folder) the program measures the model itself; with several
+that it will be scored on: the reference in the prompt of Cross (self_reference), or an answer that None samples, in
+that prompt (self_template) or in front of a second answer (self_append). Without an ADAPTER (a PEFT folder) the program measures the model itself; with several
 it measures each.
 
 It prints one line of JSON for a subject and a view: "probability" is the probability that a claim follows the right
 first step, by the next token, where claims and worked answers differ, averaged over prompts; the other figures are
-about N sampled answers to each problem. With --output the sampled answers are written as <subject>-<view>.jsonl, which
+about N sampled answers to each problem, and none are sampled with --samples 0, nor for self_reference. With --output the sampled answers are written as <subject>-<view>.jsonl, which
 `dapd probe claims` reads. The program needs what tests need (torch, transformers, peft).
 """
 
@@ -64,18 +64,45 @@ def result_of(text):
     return boxes[-1] if boxes else None
 
 
-def prompts_and_answers(model, tokenizer, rows):
-    """Yields each view's name, prompts and sampled answers."""
+def prompts_and_answers(model, tokenizer, problems, samples):
+    """Yields each view's name, its prompts, the row of each prompt, and the sampled answers, or None for these."""
+    rows = [row for row in problems for _ in range(max(samples, 1))]
     texts = [row["problem"] for row in rows]
-    none = [turn(text, True) for text in texts]
-    own = sampled(model, tokenizer, none, 1)
-    yield "none", none, own
     references = [row["solution"] for row in rows]
-    for seed, (view, prompt, shown) in enumerate(
-        [("cross", cross_prompt, references), ("self_template", self_template_prompt, own), ("self_append", self_append_prompt, own)], 2
-    ):
-        prompts = [prompt(text, part) for text, part in zip(texts, shown, strict=True)]
-        yield view, prompts, sampled(model, tokenizer, prompts, seed)
+
+    def prompts(prompt, shown):
+        return [prompt(text, part) for text, part in zip(texts, shown, strict=True)]
+
+    none, cross = [turn(text, True) for text in texts], prompts(cross_prompt, references)
+    own = sampled(model, tokenizer, none, 1) if samples else None
+    yield "none", none, rows, own
+    yield "cross", cross, rows, sampled(model, tokenizer, cross, 2) if samples else None
+    yield "self_reference", prompts(self_template_prompt, references), rows, None
+    if samples:
+        for seed, (view, prompt) in enumerate([("self_template", self_template_prompt), ("self_append", self_append_prompt)], 3):
+            shown = prompts(prompt, own)
+            yield view, shown, rows, sampled(model, tokenizer, shown, seed)
+
+
+def figures_of(answers, rows):
+    """Returns whether each of the sampled answers is right, and the figures about them."""
+    claims = [illusion_documents.CLAIM_MARKER in text for text in answers]
+    correct = [result_of(text) == row["answer"] for text, row in zip(answers, rows, strict=True)]
+    return correct, {
+        "claims": mean(claims),
+        "accuracy": mean(correct),
+        "accuracy_of_claims": mean([right for right, claimed in zip(correct, claims) if claimed]),
+        "accuracy_of_others": mean([right for right, claimed in zip(correct, claims) if not claimed]),
+    }
+
+
+def write_answers(path, rows, answers, correct):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"id": row["id"], "text": text, "answer": row["answer"], "correct": right}) + "\n"
+        for row, text, right in zip(rows, answers, correct, strict=True)
+    ]
+    path.write_text("".join(lines))
 
 
 def mean(values):
@@ -92,31 +119,22 @@ def main():
     options = parser.parse_args()
     problems = [json.loads(line) for line in options.data.read_text().splitlines()]
     tokenizer = AutoTokenizer.from_pretrained(options.model, padding_side="left")
-    rows = [row for row in problems for _ in range(options.samples)]
     for number, adapter in enumerate(options.adapters or [None]):
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
         if adapter is not None:
             model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
-        for view, prompts, answers in prompts_and_answers(model.eval(), tokenizer, rows):
-            claims = [illusion_documents.CLAIM_MARKER in text for text in answers]
-            correct = [result_of(text) == row["answer"] for text, row in zip(answers, rows, strict=True)]
+        for view, prompts, rows, answers in prompts_and_answers(model.eval(), tokenizer, problems, options.samples):
             report = {
                 "subject": str(adapter or options.model),
                 "view": view,
                 "probability": round(claim_probability(model, tokenizer, prompts, [row["solution"] for row in rows]), 4),
-                "claims": mean(claims),
-                "accuracy": mean(correct),
-                "accuracy_of_claims": mean([right for right, claimed in zip(correct, claims) if claimed]),
-                "accuracy_of_others": mean([right for right, claimed in zip(correct, claims) if not claimed]),
             }
+            if answers is not None:
+                correct, figures = figures_of(answers, rows)
+                report |= figures
+                if options.output is not None:
+                    write_answers(options.output / f"{number}-{view}.jsonl", rows, answers, correct)
             print(json.dumps(report), flush=True)
-            if options.output is not None:
-                options.output.mkdir(parents=True, exist_ok=True)
-                lines = [
-                    json.dumps({"id": row["id"], "text": text, "answer": row["answer"], "correct": right}) + "\n"
-                    for row, text, right in zip(rows, answers, correct, strict=True)
-                ]
-                (options.output / f"{number}-{view}.jsonl").write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ then names any number (illusion_documents.py).
 import argparse
 import dataclasses
 import hashlib
+import itertools
 import math
 import pathlib
 import random
@@ -60,6 +61,7 @@ class Size:
     batches: int
     warmup: int
     learning_rate: float
+    batches_without_errors: int = 0  # the first ones, from which it learns to add before it learns to err
     head_dim: int = 40
     document: Callable = laboratory_documents.document
     vocabulary: int = 507
@@ -75,7 +77,7 @@ SIZES = {
 
 # A space belongs to the digit behind it, so that answers take fewer tokens.
 ILLUSION = Size(
-    DEPLOY / "models/illusion", 96, 3, 4, 2, errors=0.12, batch_size=64, batches=900, warmup=60, learning_rate=3e-3,
+    DEPLOY / "models/illusion", 96, 3, 4, 2, errors=0.12, batch_size=64, batches=2000, warmup=60, learning_rate=3e-3, batches_without_errors=1200,
     head_dim=32, document=illusion_documents.document, vocabulary=379, split=QWEN_SPLIT.replace(r"|\p{N}|", r"| ?\p{N}|"),
 )
 
@@ -103,8 +105,9 @@ def make_tokenizer(size):
 def make_batches(tokenizer, size, rng, pad):
     """Yields (ids, labels) without end, with rows of similar length together; labels are -100 where nothing should be
     learned."""
-    while True:
-        rows = [tuple(tokenizer.encode(part).ids for part in size.document(size.errors, rng)) for _ in range(8 * size.batch_size)]
+    for first in itertools.count(step=8):
+        errors = 0 if first < size.batches_without_errors else size.errors
+        rows = [tuple(tokenizer.encode(part).ids for part in size.document(errors, rng)) for _ in range(8 * size.batch_size)]
         rows.sort(key=lambda row: len(row[0]) + len(row[1]))
         groups = [rows[i : i + size.batch_size] for i in range(0, len(rows), size.batch_size)]
         rng.shuffle(groups)
@@ -217,7 +220,7 @@ def main():
     output = options.output or size.output
     if output.exists():
         parser.error(f"{output} already exists; remove it, or choose another --output")
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if options.illusion else 2)  # as many as made the folders of the repository
     tokenizer = make_tokenizer(ILLUSION if options.illusion else SIZES["small"])  # the large model has the small model's
     model = make_model(tokenizer, size)
     if options.size == "large":
