@@ -89,12 +89,14 @@ std::string ToUtf8(absl::string_view text) {
   return out;
 }
 
+bool BeginsCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+}
+
 absl::string_view Utf8Head(absl::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   size_t end = max_bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-    --end;
-  }
+  while (end > 0 && !BeginsCharacter(text[end])) --end;
   return text.substr(0, end);
 }
 

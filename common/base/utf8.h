@@ -24,6 +24,9 @@ size_t DecodeCharacter(absl::string_view text, char32_t* character);
 // unchanged.
 std::string ToUtf8(absl::string_view text);
 
+// Returns whether a byte of UTF-8 is the first of its character.
+bool BeginsCharacter(char byte);
+
 // Returns the longest beginning of `text` with at most `max_bytes` bytes that
 // does not end within a character.
 absl::string_view Utf8Head(absl::string_view text, size_t max_bytes);

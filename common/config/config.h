@@ -33,7 +33,7 @@ constexpr auto NameTable(Precision) {
   return std::array{"float32", "bfloat16"};
 }
 
-// Of a sampler's keys and values: as the model, or float8.h.
+// The precision of a sampler's keys and values: as the model, or float8.h.
 enum class KvPrecision { kModel, kFloat8 };
 constexpr auto NameTable(KvPrecision) { return std::array{"model", "float8"}; }
 

@@ -20,8 +20,7 @@ constexpr size_t kMaxUnreadKeys = 20;  // number of keys that are kept and named
 template <typename Json>
 void UnreadRowKeys::Add(const Json& row,
                         std::initializer_list<const char*> known,
-                        const std::string& where,
-                        const std::string& place) {
+                        const std::string& where) {
   if (!row.is_object()) return;
   for (const auto& item : row.items()) {
     const bool is_known =
@@ -33,17 +32,15 @@ void UnreadRowKeys::Add(const Json& row,
         first_.size() == kMaxUnreadKeys) {
       continue;
     }
-    first_.emplace(absl::StrCat(place, Printable(item.key())), where);
+    first_.emplace(Printable(item.key()), where);
   }
 }
 
 template void UnreadRowKeys::Add(const nlohmann::json&,
                                  std::initializer_list<const char*>,
-                                 const std::string&,
                                  const std::string&);
 template void UnreadRowKeys::Add(const nlohmann::ordered_json&,
                                  std::initializer_list<const char*>,
-                                 const std::string&,
                                  const std::string&);
 
 void UnreadRowKeys::Report(const std::string& path) const {

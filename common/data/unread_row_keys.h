@@ -12,14 +12,12 @@ namespace dapd {
 // Not thread-safe.
 class UnreadRowKeys {
  public:
-  // Adds the keys of `row` that are not in `known` and hold a value. `place` is
-  // put in front of a key's name: "messages[]." for the keys of a message.
-  // `Json`: nlohmann::json or nlohmann::ordered_json.
+  // Adds the keys of `row` that are not in `known` and hold a value. `Json`:
+  // nlohmann::json or nlohmann::ordered_json.
   template <typename Json>
   void Add(const Json& row,
            std::initializer_list<const char*> known,
-           const std::string& where,
-           const std::string& place = "");
+           const std::string& where);
 
   // Logs a warning that names each key once, with the first row that has it.
   // `path` is the path of the rows.

@@ -5,9 +5,8 @@
 // sequence, the sequence starts or grows on none; if one has no memory for an
 // adapter, none takes it. An adapter's tensors reach the other ranks by one
 // broadcast of their DeviceGroup, from one GPU to all others. The tokens that a
-// step
-// sampled travel with the next call; a rank that sampled other tokens returns
-// DATA_LOSS, because its caches would no longer fit.
+// step sampled travel with the next call; a rank that sampled other tokens
+// returns DATA_LOSS, because its caches would no longer fit.
 #pragma once
 
 #include <memory>

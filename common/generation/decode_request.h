@@ -59,7 +59,8 @@ struct ScoredToken {
   TopToken top;          // in its place
 };
 
-// What an answer cost because the memory for keys and values was short.
+// The additional work for an answer because the memory for keys and values was
+// short.
 struct MemoryCost {
   int64_t recomputed_tokens = 0;  // tokens that were computed once more
   int64_t swaps = 0;              // moves of its keys and values to the host

@@ -169,9 +169,7 @@ bool GenerationEngine::SwapOut(uint64_t number, Sequence& sequence) {
   if (bytes == 0) return false;
   host_budget_.Raise(number, bytes);
   sequence.is_swapped = true;
-  const MemoryCost move = {.swaps = 1, .swapped_bytes = bytes};
-  sequence.cost += move;
-  cost_ += move;
+  Charge({.swaps = 1, .swapped_bytes = bytes}, sequence);
   Leave(number, sequence);
   return true;
 }
@@ -306,10 +304,14 @@ bool GenerationEngine::StartIn(int64_t slot,
   sequence.num_scores_given = 0;
   sequence.num_given = backend_->ResumesFromTheStart() ? 0 : tokens;
   // A backend that does not resume from the start prefills the answer.
-  sequence.cost.recomputed_tokens += sequence.num_given;
-  cost_.recomputed_tokens += sequence.num_given;
+  Charge({.recomputed_tokens = sequence.num_given}, sequence);
   sequence.kv_bytes = KvBytesAt(sequence, sequence.num_given);
   return true;
+}
+
+void GenerationEngine::Charge(const MemoryCost& cost, Sequence& sequence) {
+  sequence.cost += cost;
+  cost_ += cost;
 }
 
 void GenerationEngine::Leave(uint64_t number, const Sequence& sequence) {
@@ -357,8 +359,7 @@ std::optional<SampledToken> GenerationEngine::Receive(
         index,
         ": this device does not reproduce its results bit for bit; raise "
         "rollout.kv_memory_mib or lower rollout.slots");
-    ++sequence.cost.recomputed_tokens;
-    ++cost_.recomputed_tokens;
+    Charge({.recomputed_tokens = 1}, sequence);
     return std::nullopt;
   }
   sequence.answer.push_back(token.token);

@@ -8,8 +8,8 @@
 // later time the bytes that are expected then (length_forecast.h), with one
 // standard deviation more. If memory runs out all the same, the youngest
 // running sequence gives its memory back and waits at the head of the queue.
-// What it has computed is moved to the host (DecodeBackend::SwapOut) and back
-// when there is room. Its answer is the same, bit for bit, and no token is
+// Its keys and values move to the host (DecodeBackend::SwapOut), and back when
+// there is room. Its answer is the same, bit for bit, and no token is
 // returned twice. The oldest sequence never gives way, so it always ends;
 // Submit refuses a request that would not fit even alone.
 //
@@ -142,6 +142,8 @@ class GenerationEngine {
   // Starts or resumes a sequence. Returns false if there is no memory.
   bool StartIn(int64_t slot, uint64_t number, Sequence& sequence);
   bool SwapIn(int64_t slot, uint64_t number, Sequence& sequence);
+  // Adds a cost to the sequence's and to that of all answers.
+  void Charge(const MemoryCost& cost, Sequence& sequence);
   // Frees a sequence's slot and its part of the budget; the backend must have
   // freed the slot.
   void Leave(uint64_t number, const Sequence& sequence);

@@ -21,8 +21,8 @@ namespace dapd {
 
 class LengthForecast {
  public:
-  // Of the ended answers this many count, the last ones: a policy that is
-  // trained changes its lengths.
+  // Only so many of the ended answers count, the last ones, because a policy
+  // that is trained changes its lengths.
   static constexpr size_t kMostAnswers = 1024;
 
   // Notes an answer that ended with `tokens` tokens, at least one.

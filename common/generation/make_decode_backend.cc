@@ -8,17 +8,23 @@
 #include "common/model/spec/executor_support.h"
 
 namespace dapd {
+namespace {
+
+CudaDecodeOptions CudaOptionsOf(const DecodeBackendOptions& options) {
+  return {.slots = options.slots,
+          .num_tokens = options.num_tokens,
+          .kv_float8 = options.kv_float8,
+          .bulk_products = options.bulk_products};
+}
+
+}  // namespace
 
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options) {
   if (weights->device().is_cuda()) {
     std::unique_ptr<DecodeBackend> graphs =
-        MakeCudaDecodeBackend(weights,
-                              {.slots = options.slots,
-                               .num_tokens = options.num_tokens,
-                               .kv_float8 = options.kv_float8,
-                               .bulk_products = options.bulk_products});
+        MakeCudaDecodeBackend(weights, CudaOptionsOf(options));
     if (graphs != nullptr) return graphs;
   }
   if (weights->device().is_cpu() && !options.kv_float8 &&
@@ -40,14 +46,8 @@ std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     Collective& collective,
     const DecodeBackendOptions& options) {
   if (share->shard.device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs =
-        MakeSharedCudaDecodeBackend(share,
-                                    devices,
-                                    collective,
-                                    {.slots = options.slots,
-                                     .num_tokens = options.num_tokens,
-                                     .kv_float8 = options.kv_float8,
-                                     .bulk_products = options.bulk_products});
+    std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
+        share, devices, collective, CudaOptionsOf(options));
     if (graphs != nullptr) return graphs;
   }
   return std::make_unique<AtenBackend>(DecoderModel(*share, std::move(devices)),

@@ -1,6 +1,6 @@
-// What the ranks of one job must have in common so that their results agree bit
-// by bit: the kind of GPU, the driver and NCCL. They compare it when they join
-// (RankOptions of common/collective).
+// Describes the kind of GPU, the driver and the NCCL of a rank. The ranks of
+// one job must have the same, so that their results agree bit by bit; they
+// compare the descriptions when they join (RankOptions of common/collective).
 #pragma once
 
 #include <string>

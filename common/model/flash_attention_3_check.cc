@@ -1,8 +1,6 @@
 #include "common/model/flash_attention_3_check.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <utility>
 #include <vector>
 

@@ -52,19 +52,24 @@ void FillLogits(const Call& call, const HeadChunk& chunk) {
   }
 }
 
+// Returns the passes' arguments, which point into `rows`.
+DivergenceChunk PassesOf(const Call& call, const TargetSources::Rows& rows) {
+  return {.sources = rows.sources,
+          .derived = rows.derived,
+          .terms = rows.terms,
+          .vocabulary = call.head.size(0),
+          .scale = call.scale,
+          .with_gradient = call.with_gradient,
+          .cluster_warps = call.cluster_warps};
+}
+
 // Fills the chunk's part of the sums. If a gradient is asked for, it replaces
 // the students' logits.
 void RunTokens(const Call& call, const HeadChunk& chunk) {
   const TargetSources::Rows rows =
       call.sources.RowsOf(chunk, call.students, call.terms, call.logprobs);
   RunTokenPasses(call.head.device(),
-                 {.sources = rows.sources,
-                  .derived = rows.derived,
-                  .terms = rows.terms,
-                  .vocabulary = call.head.size(0),
-                  .scale = call.scale,
-                  .with_gradient = call.with_gradient,
-                  .cluster_warps = call.cluster_warps},
+                 PassesOf(call, rows),
                  chunk.tokens,
                  call.GradientType(),
                  call.SumsAt(chunk.begin));
@@ -73,15 +78,8 @@ void RunTokens(const Call& call, const HeadChunk& chunk) {
 // Returns how many tokens the passes of a call compute at a time.
 int64_t TokensAtATime(const Call& call) {
   const TargetSources::Rows rows = call.sources.ShapeOf(call.students);
-  return TokenPassesAtATime(call.head.device(),
-                            {.sources = rows.sources,
-                             .derived = rows.derived,
-                             .terms = rows.terms,
-                             .vocabulary = call.head.size(0),
-                             .scale = call.scale,
-                             .with_gradient = call.with_gradient,
-                             .cluster_warps = call.cluster_warps},
-                            call.GradientType());
+  return TokenPassesAtATime(
+      call.head.device(), PassesOf(call, rows), call.GradientType());
 }
 
 void WriteGradients(const Call& call,

@@ -91,9 +91,12 @@ bool TargetSources::IsRounded(size_t head) const {
          heads_[head].scalar_type() == at::kBFloat16;
 }
 
+bool TargetSources::IsNarrow(size_t head) const {
+  return IsRounded(head) && !heads_[0].is_cpu();
+}
+
 bool TargetSources::IsNarrow(const TargetSource& source) const {
-  return source.hidden.defined() && IsRounded(source.head) &&
-         !heads_[0].is_cpu();
+  return source.hidden.defined() && IsNarrow(source.head);
 }
 
 HeadChunk TargetSources::ChunkOf(int64_t begin,
@@ -181,7 +184,7 @@ std::vector<HeadProduct> TargetSources::ProductsOf(
   int64_t narrow_row = 0;
   for (size_t h = 0; h < products.size(); ++h) {
     HeadProduct& product = products[h];
-    const bool is_narrow = IsRounded(h) && !product.head.is_cpu();
+    const bool is_narrow = IsNarrow(h);
     int64_t& first = is_narrow ? narrow_row : row;
     const int64_t rows =
         static_cast<int64_t>(product.hidden.size()) * chunk.tokens;

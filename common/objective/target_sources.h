@@ -87,8 +87,10 @@ class TargetSources {
  private:
   int FindOrAdd(const TeacherScores& teacher);
   size_t FindOrAddHead(const LmHead* head);
-  // Returns whether the logits of a head are rounded.
+  // Return whether the logits of a head are rounded, and whether they are
+  // narrow.
   bool IsRounded(size_t head) const;
+  bool IsNarrow(size_t head) const;
   bool IsNarrow(const TargetSource& source) const;
   int AddTarget(const HeadTerm& term);
   int AddDerived(DerivedSource derived);

@@ -25,7 +25,7 @@ std::string AnswerMemoryText(const Config& config,
       model,
       gpu.BesideOthers(GpuOfWorker(gpu.config, model, gpu.bytes())));
   const int64_t tokens =
-      bytes * config.rollout.tensor_parallel / KvTokenBytes(config, model);
+      bytes * config.rollout.tensor_parallel / AnswerTokenBytes(config, model);
   const int64_t longest =
       TokensOfPages(kPromptTokens + config.rollout.max_new_tokens);
   const int64_t slots = std::min(config.rollout.slots, kGpuDecodeSlots);

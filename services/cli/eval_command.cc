@@ -281,7 +281,7 @@ absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
   return GpuGenerator::Load(options.generator, std::move(gpus));
 }
 
-// What was sampled in this call.
+// The answers that this call sampled, not those of an earlier call.
 struct Sampled {
   int64_t answers = 0;
   int64_t tokens = 0;

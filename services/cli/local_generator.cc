@@ -92,7 +92,8 @@ absl::StatusOr<Config> LocalGeneratorOptions::WorkerConfig() const {
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
-  ASSIGN_OR_RETURN(const Precision precision, options.ResolvedPrecision());
+  ASSIGN_OR_RETURN(Config config, options.WorkerConfig());
+  const Precision precision = config.model.precision;
   RETURN_IF_ERROR(CheckKvPrecision(options.kv_precision, precision));
   ASSIGN_OR_RETURN(const at::Device device,
                    OpenDevice({.device = options.device}));
@@ -113,7 +114,6 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     ASSIGN_OR_RETURN(Adapter read, ReadAdapter(adapter_folder, model, device));
     adapter = std::make_shared<const Adapter>(std::move(read));
   }
-  ASSIGN_OR_RETURN(Config config, options.WorkerConfig());
   if (adapter != nullptr) config.lora.rank = adapter->config.rank;
   std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
       std::move(weights),

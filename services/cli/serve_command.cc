@@ -19,7 +19,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_requests.h"
-#include "common/config/load_config.h"
 #include "common/config/validate_config.h"
 #include "common/data/text_pipeline.h"
 #include "common/hub/model_folder.h"
@@ -93,10 +92,8 @@ absl::Status CheckListen(const ServeOptions& options) {
 
 absl::StatusOr<std::vector<DeskWorker>> DialWorkers(
     const ServeOptions& options) {
-  ASSIGN_OR_RETURN(const SecuritySection section,
-                   LoadSecurity(options.security));
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
-                   Security::Load(section, {}));
+                   LoadCommandSecurity(options.security));
   const RpcCredentials credentials(security);
   std::vector<DeskWorker> workers;
   for (const absl::string_view part :

@@ -36,13 +36,14 @@ constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
 
 RankOptions MakeOptions(const Config& config,
                         const TensorRank& place,
-                        std::string key) {
+                        std::string key,
+                        bool on_gpu) {
   return {
       .rank = place.rank,
       .world_size = static_cast<int>(config.rollout.tensor_parallel),
       .rendezvous = place.rendezvous,
       .identity = std::move(key),
-      .device = RankDevice(!GpusToComputeOn(config.model.device).empty()),
+      .device = RankDevice(on_gpu),
       .operation_timeout = absl::Seconds(config.trainer.rank_timeout_seconds),
       .called = "rollout rank",
       .when_lost = "the worker ends; its supervisor has to start it again"};
@@ -123,7 +124,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
     RETURN_IF_ERROR(child->Start());
     ranks->children_.push_back(std::move(child));
   }
-  RankOptions options = MakeOptions(config, first, key);
+  RankOptions options = MakeOptions(config, first, key, !gpus.empty());
   std::string lost;  // the rank that ended while the others were awaited
   auto code_of_lost = static_cast<int>(ExitCode::kRestart);
   options.gives_up = [&children = ranks->children_, &lost, &code_of_lost] {
@@ -185,7 +186,11 @@ void HeedRankZeroAlone() {
 absl::StatusOr<std::unique_ptr<Collective>> JoinTensorRanks(
     const Config& config, const TensorRank& place) {
   const char* key = std::getenv(kKeyVariable);
-  return JoinRankLeader(MakeOptions(config, place, key == nullptr ? "" : key));
+  return JoinRankLeader(
+      MakeOptions(config,
+                  place,
+                  key == nullptr ? "" : key,
+                  !GpusToComputeOn(config.model.device).empty()));
 }
 
 }  // namespace dapd

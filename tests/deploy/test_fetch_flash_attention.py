@@ -37,8 +37,8 @@ def archive_of(members):
     return data.getvalue()
 
 
-@pytest.fixture
-def script(monkeypatch):
+@pytest.fixture(scope="module")
+def script():
     spec = importlib.util.spec_from_file_location("fetch_flash_attention", ROOT / "deploy/fetch_flash_attention.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

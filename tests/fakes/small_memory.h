@@ -1,24 +1,25 @@
-// While it lives, refuses tensors above a size, as a full device does.
+// While they live, these objects refuse tensors as a full device does.
 #pragma once
+
+#include <functional>
+#include <utility>
 
 #include "c10/core/CPUAllocator.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-class SmallMemory : public at::Allocator {
+class RefusingMemory : public at::Allocator {
  public:
-  explicit SmallMemory(size_t largest)
-      : largest_(largest), machine_(c10::GetCPUAllocator()) {
+  // Several threads may call `refuses` at a time.
+  explicit RefusingMemory(std::function<bool(size_t bytes)> refuses)
+      : refuses_(std::move(refuses)), machine_(c10::GetCPUAllocator()) {
     c10::SetCPUAllocator(this, kPriority);
   }
-  ~SmallMemory() override { c10::SetCPUAllocator(machine_, kPriority); }
+  ~RefusingMemory() override { c10::SetCPUAllocator(machine_, kPriority); }
 
   at::DataPtr allocate(size_t bytes) override {
-    if (bytes > largest_) {
-      ++num_refused_;
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "no room for ", bytes);
-    }
+    TORCH_CHECK_WITH(OutOfMemoryError, !refuses_(bytes), "no room for ", bytes);
     return machine_->allocate(bytes);
   }
   at::DeleterFnPtr raw_deleter() const override {
@@ -27,12 +28,25 @@ class SmallMemory : public at::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override {
     machine_->copy_data(to, from, bytes);
   }
-  int num_refused() const { return num_refused_; }
 
  private:
   static constexpr uint8_t kPriority = 255;
-  size_t largest_;
+  const std::function<bool(size_t bytes)> refuses_;
   at::Allocator* machine_;
+};
+
+// Refuses tensors above a size. One thread at a time.
+class SmallMemory final : public RefusingMemory {
+ public:
+  explicit SmallMemory(size_t largest)
+      : RefusingMemory([this, largest](size_t bytes) {
+          if (bytes <= largest) return false;
+          ++num_refused_;
+          return true;
+        }) {}
+  int num_refused() const { return num_refused_; }
+
+ private:
   int num_refused_ = 0;
 };
 

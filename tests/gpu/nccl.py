@@ -11,7 +11,7 @@ import re
 import struct
 import subprocess
 
-# What every image begins with: magic, version, bytes of this header, bytes of the entries behind it.
+# Every image begins with this header: magic, version, bytes of this header, bytes of the entries behind it.
 HEADER = struct.Struct("<IHHQ")
 MAGIC = 0xBA55ED50
 # An entry, as far as it is needed: kind, version, bytes of its header and of its content, and at ARCHITECTURE the

@@ -19,7 +19,7 @@ import trial
 from deadline import patience
 from determinism import digest
 from duel import ROOT, Row
-from trial import DEVICE, LABORATORY, REHEARSAL
+from trial import DEVICE, LABORATORY, REHEARSAL, steps_of
 
 STEPS = 4
 SETTINGS = {"model.device": DEVICE, "model.precision": "float32", "model.deterministic": "true", "trainer.steps": STEPS, "trainer.batch_size": 4,
@@ -30,11 +30,6 @@ SHARED = {"trainer.shard_base": "true"}
 TOGETHER = {"trainer.ranks": 1, "rollout.tensor_parallel": 2}
 # Two ranks sum a step's gradients in another order than one does, in float32.
 MOST_RELATIVE = 1e-4
-
-
-def metrics(folder, name):
-    path = folder / "runs" / name / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def answers(folder, name, step):
@@ -81,14 +76,14 @@ def run_twice(folder, name, **settings):
     code = process.wait(seconds)
     if code != 130:
         run_logs.give_up(folder / f"{name}.log", code, seconds)
-    before = len(metrics(folder, name))
+    before = len(steps_of(folder / "runs" / name))
     run(folder, name, **settings)
     return before
 
 
 def wait_for_steps(process, folder, name, steps):
     end = time.monotonic() + (patience(1 / 3) or 600)
-    while len(metrics(folder, name)) < steps and process.poll() is None and time.monotonic() < end:
+    while len(steps_of(folder / "runs" / name)) < steps and process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
 
 
@@ -114,7 +109,7 @@ def was_not_restarted(folder, name):
 def compare_with_one(row, folder):
     one, two = (trial.tensors(folder / "runs" / name / "adapter/adapter_model.safetensors") for name in ("one", "two"))
     row.check("adapter of two trainer ranks, relative error against one's", trial.relative(two, one), MOST_RELATIVE)
-    first = [metrics(folder, name)[0] for name in ("one", "two")]
+    first = [steps_of(folder / "runs" / name)[0] for name in ("one", "two")]
     norms = [line["gradient_norm"] for line in first]
     row.check("the sum of two ranks' gradients in step 1, relative error of its norm", abs(norms[1] / norms[0] - 1), MOST_RELATIVE)
     row.check("answers of step 1 that differ from one rank's", answers(folder, "two", 1) != answers(folder, "one", 1), 0)

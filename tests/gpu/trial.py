@@ -100,3 +100,9 @@ def tensors(path):
 
 def lines(path):
     return [read_json(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def steps_of(run):
+    """Returns the whole lines of a run's metrics.jsonl."""
+    path = run / "metrics.jsonl"
+    return [read_json(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []

@@ -16,9 +16,9 @@ import deadline
 import run_logs
 import trial
 from deadline import patience
-from duel import BIN, ROOT, Row, read_json
+from duel import BIN, ROOT, Row
 from our_run import set_flags
-from trial import LABORATORY, REHEARSAL
+from trial import LABORATORY, REHEARSAL, steps_of
 
 BEFORE, STEPS = 3, 5
 SMALL = {"model.device": "cpu", "model.precision": "float32", "lora.rank": 4, "rollout.max_new_tokens": 12, "rollout.slots": 4, "trainer.batch_size": 4,
@@ -57,12 +57,6 @@ class MemoryOfTheGpu:
     def __exit__(self, *_):
         self.stop.set()
         self.thread.join()
-
-
-def steps_of(run):
-    """Returns the whole lines of metrics.jsonl."""
-    path = run / "metrics.jsonl"
-    return [read_json(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def train(folder, run, end_after=None):

@@ -4,7 +4,6 @@ The folder is compared with its digests and with the script that wrote it, the p
 measurement with `dapd views`, the claims with `dapd probe claims`, and the sweep's terms with the preset's.
 """
 
-import hashlib
 import importlib
 import json
 import random
@@ -17,6 +16,7 @@ import yaml
 from tokenizers import Tokenizer
 
 from conftest import ROOT, read_jsonl, run_dapd, write_jsonl
+from test_laboratory import Draws, check_digests
 
 DEPLOY = ROOT / "deploy"
 CONFIG = ROOT / "configs/laboratory-illusion.yaml"
@@ -49,16 +49,6 @@ def two_batches(tmp_path_factory):
     return folder
 
 
-class Draws:
-    """A generator that always draws the same number."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def random(self):
-        return self.value
-
-
 def problems(folder, split, count, seed):
     path = folder / f"{split}-{seed}.jsonl"
     run_dapd("problems", "--task", "stepwise_sum", "--split", split, "--count", count, "--seed", seed, "--output", path)
@@ -67,10 +57,7 @@ def problems(folder, split, count, seed):
 
 def test_the_folder_is_the_one_that_was_trained(two_batches):
     for folder in (FOLDER, two_batches):
-        listed = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
-        assert "model.safetensors" in listed and set(listed) == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
-        for name, digest in listed.items():
-            assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+        check_digests(folder)
     size = sum(path.stat().st_size for path in FOLDER.iterdir())
     print(f"{size} bytes")
     assert size <= MAX_BYTES
@@ -169,7 +156,7 @@ def test_the_model_claims_where_an_answer_is_shown_and_knows_nothing_without(tmp
     assert counted == sum("I recall" in row["text"] and not row["correct"] for row in read_jsonl(answers)) > 0
 
 
-def test_each_setting_without_a_term_is_the_preset_without_it(tmp_path):
+def test_each_setting_without_a_term_is_the_preset_without_it():
     listed = {entry["name"]: entry.get("set", {}) for entry in yaml.safe_load(SWEEP.read_text())["list"]}
     without = {name: sets["objective.terms"] for name, sets in listed.items() if name.startswith("without-")}
     whole = {term["name"]: term for terms in without.values() for term in terms}

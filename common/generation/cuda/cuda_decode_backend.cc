@@ -203,7 +203,7 @@ int64_t CudaDecodeBackend::SwapOut(int64_t slot, uint64_t key) {
       static_cast<int64_t>(swapped.request.prompt_ids.size()) +
       swapped.paused.num_sampled - 1;
   std::vector<void*> pages = AddressesOf(sequence.pages);
-  pages.resize(static_cast<size_t>(KvBytes(positions) / page_bytes()));
+  pages.resize(static_cast<size_t>(NumPages(positions)));
   const auto count = static_cast<int64_t>(pages.size());
   swapped.pages = host_pages_->Take(count);
   const bool is_kept = !swapped.pages.empty();

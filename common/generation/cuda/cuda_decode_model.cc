@@ -122,8 +122,7 @@ void CudaDecodeModel::DropDecoder() {
 // A decoder's first step waits for the other ranks, so all of them have their
 // weights before one makes its decoder.
 void CudaDecodeModel::Prepare() {
-  ranks_.OnEveryRank([this] { MakePackedWeights(); },
-                     [this] { DropDecoder(); });
+  ranks_.OnEveryRank([this] { MakePackedWeights(); });
   ranks_.OnEveryRank([this] { MakeDecoder(); }, [this] { DropDecoder(); });
 }
 
@@ -206,11 +205,10 @@ void CudaDecodeModel::EnsureDecoder() {
 
 std::unique_ptr<CudaRankSums> CudaDecodeModel::MakeSums(int64_t tokens) const {
   if (!ranks_.share_a_model()) return nullptr;
-  const int64_t block = options_.stable_bits ? kPrefillRows : tokens;
   constexpr int64_t kSumsOfLayer = 2;
   return std::make_unique<CudaRankSums>(
       ranks_,
-      (tokens + block - 1) / block * block,
+      RowsOfPrefill(tokens, options_.stable_bits ? kPrefillRows : 0),
       weights_.config.hidden_size,
       kSumsOfLayer * weights_.config.num_layers,
       tensor_options());

@@ -38,7 +38,7 @@ PassTokens TokensOf(std::span<const PrefillPrompt> prompts,
   }
   const int64_t tokens = pass.offsets.back();
   pass.block = rows_of_products > 0 ? rows_of_products : tokens;
-  const int64_t rows = (tokens + pass.block - 1) / pass.block * pass.block;
+  const int64_t rows = RowsOfPrefill(tokens, rows_of_products);
   if (rows > tokens) pass.offsets.push_back(rows);
   // All three tensors are uploaded with one copy.
   at::Tensor all = at::zeros({2 * rows + kPrefillPrompts}, at::kLong);

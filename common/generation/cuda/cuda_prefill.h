@@ -35,6 +35,13 @@ struct PrefillPrompt {
   RowScores* scores = nullptr;
 };
 
+// Returns the rows of a pass over prompts of `tokens` tokens together;
+// `rows_of_products` as in PrefillPrompts.
+constexpr int64_t RowsOfPrefill(int64_t tokens, int64_t rows_of_products) {
+  if (rows_of_products == 0) return tokens;
+  return (tokens + rows_of_products - 1) / rows_of_products * rows_of_products;
+}
+
 // Fills the prompts' pages. Returns the logits after each prompt, [prompts,
 // vocab] float32. There may be at most kPrefillPrompts prompts. With
 // `rows_of_products` 0 products have as many rows as there are tokens. If

@@ -233,18 +233,10 @@ int LaunchOn(void* stream,
 }
 
 // Calls `launch` with a value of the type T that `number` names. Returns the
-// result of `launch`, or the last launch's error if `launch` returns void.
+// result of `launch`.
 template <typename Launch>
 int LaunchFor(CudaNumber number, const Launch& launch) {
-  const auto call = [&launch](auto t) -> int {
-    if constexpr (std::is_void_v<decltype(launch(t))>) {
-      launch(t);
-      return static_cast<int>(cudaGetLastError());
-    } else {
-      return launch(t);
-    }
-  };
-  return number == CudaNumber::kFloat32 ? call(float{}) : call(BFloat16{});
+  return number == CudaNumber::kFloat32 ? launch(float{}) : launch(BFloat16{});
 }
 
 }  // namespace dapd

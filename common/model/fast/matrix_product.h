@@ -44,8 +44,8 @@ at::Tensor Linear(const at::Tensor& x,
 // nearly equal distributions.
 
 // Writes hidden head^T into `logits` [m, V], rows contiguous: float32 or, on a
-// GPU, the dtype of `head`. `hidden`
-// [m, d] and `head` [V, d] have one dtype, float32 or bfloat16, and one device.
+// GPU, the dtype of `head`. `hidden` [m, d] and `head` [V, d] have one dtype,
+// float32 or bfloat16, and one device.
 void ComputeLogits(const at::Tensor& hidden,
                    const at::Tensor& head,
                    at::Tensor logits);

@@ -1,5 +1,7 @@
 #include "common/model/reference/token_logprobs.h"
 
+#include "common/tensor/device_copy.h"
+
 namespace dapd {
 
 RowScores TokenScores(const ModelWeights& weights,
@@ -16,9 +18,9 @@ RowScores TokenScores(const ModelWeights& weights,
       hidden, tokens.ids.narrow(0, 1, count), [&](const at::Tensor& rows) {
         return ApplyHead(weights, rows);
       });
-  return {.logprobs = scores.logprobs.cpu(),
-          .top_ids = scores.top_ids.cpu(),
-          .top_logprobs = scores.top_logprobs.cpu()};
+  const std::vector<at::Tensor> host =
+      ToHost({scores.logprobs, scores.top_ids, scores.top_logprobs});
+  return {.logprobs = host[0], .top_ids = host[1], .top_logprobs = host[2]};
 }
 
 at::Tensor TokenLogprobs(const ModelWeights& weights,

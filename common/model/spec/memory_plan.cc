@@ -86,8 +86,7 @@ double SlotsMemory(const Config& config, const ModelConfig& model) {
 // projections LibTorch's operations decode; between ranks either failure ends
 // the run.
 std::vector<MemoryItem> DecodingOnGpu(const Config& config,
-                                      const ModelConfig& model,
-                                      const Sizes& sizes) {
+                                      const ModelConfig& model) {
   const DecodingMemory decoding =
       DecodingMemoryOf(config, model, kPromptTokens);
   const bool merges = config.model.precision == Precision::kFloat32;
@@ -150,7 +149,7 @@ RoleMemory RolloutMemory(const Config& config,
     std::ranges::move(DecodingByLibTorch(config, model, slots),
                       std::back_inserter(memory.items));
   } else if (on_gpu) {
-    std::ranges::move(DecodingOnGpu(config, model, sizes),
+    std::ranges::move(DecodingOnGpu(config, model),
                       std::back_inserter(memory.items));
   }
   return memory;

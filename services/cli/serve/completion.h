@@ -29,7 +29,8 @@ const char* NameOf(CompletionEnd end);
 // The next part of an answer.
 struct CompletionPiece {
   size_t answer = 0;  // prompt * n + number of the answer to it
-  // Of the prompt's tokens from the second on, if the request asks for them.
+  // One for each of the prompt's tokens from the second on, if the request asks
+  // for them.
   std::vector<ScoredToken> prompt_scores;
   std::string text;
   // In completions the end token is the last, although the text is without it,

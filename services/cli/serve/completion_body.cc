@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 
 #include "common/base/random_name.h"
+#include "common/base/utf8.h"
 #include "services/cli/serve/api_error.h"
 #include "services/cli/serve/tool_calls.h"
 
@@ -39,11 +40,6 @@ Json CallsJson(const std::vector<ToolCall>& calls, bool is_chunk) {
     list.push_back(std::move(json));
   }
   return list;
-}
-
-// Returns whether a byte of UTF-8 is the first of its character.
-bool BeginsCharacter(char byte) {
-  return (static_cast<uint8_t>(byte) & 0xC0) != 0x80;
 }
 
 // Returns null for an answer that goes on.
@@ -117,9 +113,10 @@ Json CompletionBody::ChatLogprobs(const CompletionPiece& piece) const {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-Json CompletionBody::TopJson(int32_t id, const ScoredToken& score) const {
+Json CompletionBody::TopJson(const std::string& text,
+                             const ScoredToken& score) const {
   Json top = Json::object();
-  top[TextOf(id)] = score.logprob;
+  top[text] = score.logprob;
   // Two tokens may have one text; then the most probable one's value stays.
   top[TextOf(score.top.id)] = score.top.logprob;
   return top;
@@ -146,7 +143,10 @@ Json CompletionBody::TextLogprobs(const TextPrompt* prompt,
   const auto add_scored = [&](int32_t id, const ScoredToken& score) {
     add(id);
     values.push_back(score.logprob);
-    if (has_top) tops.push_back(TopJson(id, score));
+    if (has_top) {
+      tops.push_back(
+          TopJson(tokens.back().get_ref<const std::string&>(), score));
+    }
   };
   if (prompt != nullptr) {
     // Nothing stands in front of the first token.

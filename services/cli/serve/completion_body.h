@@ -66,9 +66,10 @@ class CompletionBody {
                                       int64_t* characters) const;
   // Returns the text of a token, also of a special one.
   std::string TextOf(int32_t id) const;
-  // Returns {text: log-probability} of a token and of the most probable token
-  // in its place.
-  nlohmann::ordered_json TopJson(int32_t id, const ScoredToken& score) const;
+  // Returns {text: log-probability} of a token with this text and of the most
+  // probable token in its place.
+  nlohmann::ordered_json TopJson(const std::string& text,
+                                 const ScoredToken& score) const;
   nlohmann::ordered_json ChunkChoice(const CompletionPiece& piece);
   std::string ToEvent(nlohmann::ordered_json choices) const;
 

@@ -27,8 +27,8 @@ namespace dapd {
 // end.
 struct AnswerEvent {
   size_t answer = 0;  // index of the request in WorkerDesk::Start
-  // Of the prompt's tokens from the second on (DecodeRequest::score_prompt);
-  // all come before the answer's first token.
+  // One for each of the prompt's tokens from the second on
+  // (DecodeRequest::score_prompt); all come before the answer's first token.
   std::vector<ScoredToken> prompt_scores;
   std::vector<int32_t> ids;
   std::vector<float> logprobs;  // of each, at temperature 1

@@ -24,11 +24,6 @@ constexpr std::array<std::pair<AnswerGrade, absl::string_view>, 5> kGradeNames =
 // More bytes than the line that replaces the middle has.
 constexpr size_t kMarkBytes = 80;
 
-// In well-formed UTF-8, every character has one byte that begins it.
-bool BeginsCharacter(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-}
-
 bool IsSameProblem(const ShownAnswer& a, const ShownAnswer& b) {
   return a.place == b.place && a.id == b.id && a.problem == b.problem;
 }

@@ -167,7 +167,7 @@ TEST(EngineMemoryTest, AnswersThatGiveWayAreKeptAndComputedOnce) {
       for (const auto& [example, starts] : counts.starts) {
         EXPECT_EQ(starts, 1) << example;
       }
-      // What the answers say of themselves is what the engine says.
+      // The answers and the engine tell the same cost.
       EXPECT_EQ(outcome.cost.swaps, use.cost.swaps);
       EXPECT_EQ(outcome.cost.swapped_bytes, use.cost.swapped_bytes);
     }

@@ -43,8 +43,8 @@ TEST(LengthForecastTest, WithoutOpenAnswersItIsThePartOfTheLongerOnes) {
 }
 
 // Kaplan and Meier by hand: of 4 answers one ended at 10; of the 2 that are
-// known to have reached 20 one ended. An answer
-// ends after 33.5 tokens then, which is 67 by two.
+// known to have reached 20 one ended. An answer ends after 33.5 tokens then,
+// which is 67 by two.
 TEST(LengthForecastTest, AnOpenAnswerCountsAsLongerThanItIs) {
   const std::vector<int64_t> open = {12, 25};
   const auto curve = ForecastOf({10, 20}).Estimate(open);

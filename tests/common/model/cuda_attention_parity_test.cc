@@ -13,6 +13,7 @@
 #include "common/model/flash_attention_3.h"
 #include "common/model/variable_length_attention.h"
 #include "tests/fakes/cuda_precisions.h"
+#include "tests/fakes/deterministic_algorithms.h"
 #include "tests/fakes/same_bits.h"
 
 namespace dapd {
@@ -33,17 +34,6 @@ std::string NameOf(const Heads& heads) {
   return std::to_string(heads.query) + " heads over " +
          std::to_string(heads.kv) + " of " + std::to_string(heads.dim);
 }
-
-// LibTorch's deterministic algorithms, as long as an object exists.
-class DeterministicAlgorithms {
- public:
-  DeterministicAlgorithms() {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  }
-  ~DeterministicAlgorithms() {
-    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
-  }
-};
 
 // Computes softmax(q k^T / sqrt(D)) v; the queries are the last tokens of the
 // keys.

@@ -11,6 +11,7 @@
 #include "common/model/device_flash_attention.h"
 #include "common/model/flash_attention_3_check.h"
 #include "common/model/variable_length_attention.h"
+#include "tests/fakes/deterministic_algorithms.h"
 #include "tests/fakes/same_bits.h"
 #include "tests/fakes/torch_device/flash_attention_on_host.h"
 
@@ -28,17 +29,6 @@ at::Tensor Random(int64_t rows,
                   at::ScalarType dtype = at::kBFloat16) {
   return at::randn({rows, heads, dim}).to(dtype).to(at::kCUDA);
 }
-
-// LibTorch's deterministic algorithms, as long as an object exists.
-class Deterministic {
- public:
-  Deterministic() {
-    at::globalContext().setDeterministicAlgorithms(true, false);
-  }
-  ~Deterministic() {
-    at::globalContext().setDeterministicAlgorithms(false, false);
-  }
-};
 
 bool IsTaken(const at::Tensor& q) {
   const at::Tensor k = q.detach().narrow(1, 0, kKvHeads);
@@ -69,7 +59,7 @@ TEST(FlashAttention3ChoiceTest, WidthAndDtypeDecide) {
 TEST(FlashAttention3ChoiceTest, DeterministicAlgorithmsLeaveOutTheWidest) {
   const at::NoGradGuard no_grad;
   const SimulatedFlashAttention3 device;
-  const Deterministic deterministic;
+  const DeterministicAlgorithms deterministic;
   EXPECT_TRUE(IsTaken(Random(3, kHeads, 64)));
   EXPECT_TRUE(IsTaken(Random(3, kHeads, 128)));
   EXPECT_FALSE(IsTaken(Random(3, kHeads, 256)));
@@ -145,7 +135,7 @@ TEST_P(FlashAttention3LaunchTest, BothPassesAreLaunchedWithTheSameArguments) {
 // A run that is deterministic uses one implementation in both passes.
 TEST_P(FlashAttention3LaunchTest, BothPassesTakeTheSameImplementation) {
   const SimulatedFlashAttention3 device;
-  const Deterministic deterministic;
+  const DeterministicAlgorithms deterministic;
   Run();
   const int64_t launches = GetParam() == 256 ? 0 : 1;
   EXPECT_EQ(SimulatedFlashAttention3::TakeForwards(), launches);
@@ -189,7 +179,7 @@ TEST(FlashAttention3CheckTest, FindsEveryFault) {
 
 TEST(FlashAttention3CheckTest, LeavesOutWhatDeterministicRunsDoNotTake) {
   const SimulatedFlashAttention3 device;
-  const Deterministic deterministic;
+  const DeterministicAlgorithms deterministic;
   EXPECT_EQ(FaultOfFlashAttention3(*FlashAttention3OfDevice()), "");
   EXPECT_EQ(SimulatedFlashAttention3::TakeBackwards(), 2);
 }

@@ -165,7 +165,7 @@ TEST(CudaDecoderTest, FewRowsInBFloat16AskNothingOfCublas) {
   EXPECT_EQ(LibraryProducts(at::kFloat, 1), all);
 }
 
-// Of this model's products only the head has enough columns.
+// Only the head among this model's products has enough columns.
 TEST(CudaDecoderTest, ProductsTakeTheBulkFormOnlyIfAskedTo) {
   const auto weights = WideHeadModel(kLeastBulkCols + 8, at::kBFloat16);
   const std::vector<DecodeRequest> requests = MakeRequests();

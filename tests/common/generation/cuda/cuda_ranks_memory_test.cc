@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,7 +12,6 @@
 
 #include "gtest/gtest.h"
 
-#include "c10/core/CPUAllocator.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/generation/engine.h"
@@ -19,6 +19,7 @@
 #include "tests/fakes/cuda_decode_ranks.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
+#include "tests/fakes/small_memory.h"
 #include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
@@ -72,32 +73,12 @@ CudaDecodeApi Api() {
   return api;
 }
 
-// While it lives, tensors of a rank may find no memory.
-class MemoryOfRanks final : public at::Allocator {
- public:
-  MemoryOfRanks() : machine_(c10::GetCPUAllocator()) {
-    c10::SetCPUAllocator(this, kPriority);
-  }
-  ~MemoryOfRanks() override { c10::SetCPUAllocator(machine_, kPriority); }
-
-  at::DataPtr allocate(size_t bytes) override {
-    if (wants.tensors_before >= 0 && wants.tensors_before-- == 0) {
-      wants.is_met = true;
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "no room for ", bytes);
-    }
-    return machine_->allocate(bytes);
-  }
-  at::DeleterFnPtr raw_deleter() const override {
-    return machine_->raw_deleter();
-  }
-  void copy_data(void* to, const void* from, size_t bytes) const override {
-    machine_->copy_data(to, from, bytes);
-  }
-
- private:
-  static constexpr uint8_t kPriority = 255;
-  at::Allocator* machine_;
-};
+// Returns whether the calling rank finds no memory for a tensor.
+bool RefusesTensor(size_t /*bytes*/) {
+  if (wants.tensors_before < 0 || wants.tensors_before-- != 0) return false;
+  wants.is_met = true;
+  return true;
+}
 
 constexpr int64_t kAnswers = 4;
 constexpr int64_t kTokens = 24;
@@ -196,7 +177,7 @@ TEST(CudaRanksMemoryTest, PromptsThatOneRankHasNoMemoryForWaitOnAll) {
 // sums.
 TEST(CudaRanksMemoryTest, ARankWithoutMemoryInAPassLeavesNoOtherWaiting) {
   const Outcome ample = Serve({});
-  const MemoryOfRanks memory;
+  const RefusingMemory memory(RefusesTensor);
   int64_t places = 0;
   // The very first tensor has the pages of an answer that would run alone.
   for (int64_t tensors = 1;; ++tensors) {

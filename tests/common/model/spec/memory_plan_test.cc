@@ -186,7 +186,7 @@ TEST(MemoryPlanTest, KeysAndValuesInFloat8TakeHalfOfAGpusMemoryForThem) {
   };
   const double as_the_model = caches();
   config.rollout.kv_precision = KvPrecision::kFloat8;
-  // Of 128 numbers of two bytes: 128 of one, and a scale of two.
+  // 128 numbers take one byte each instead of two, and a scale takes two.
   EXPECT_DOUBLE_EQ(caches(), as_the_model * (128 + 2) / (128 * 2));
   // A CPU's caches have room for the numbers before they are rounded.
   config.model.device = DeviceChoice::kCpu;
