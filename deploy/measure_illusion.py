@@ -48,7 +48,7 @@ def claim_probability(model, tokenizer, prompts, solutions):
     claim = tokenizer(illusion_documents.STUCK).input_ids[0]
     begun = [prompt + solution[: solution.index(".") + 1] for prompt, solution in zip(prompts, solutions, strict=True)]
     rows = tokenizer(begun, padding=True, return_tensors="pt")
-    return model(**rows).logits[:, -1].float().softmax(-1)[:, claim].mean().item()
+    return model(**rows, logits_to_keep=1).logits[:, -1].float().softmax(-1)[:, claim].mean().item()
 
 
 @torch.no_grad()
