@@ -48,7 +48,8 @@ class ClaimMeter {
   std::vector<int64_t> PlacesOf(std::span<const int32_t> answer) const;
 
   // Returns the figure of an answer behind a prompt of at least one token. The
-  // openings need not fit into the model's context: see longest().
+  // caller must know that the model's context takes prompt, answer and the
+  // longest() opening.
   double Measure(const ModelWeights& weights,
                  const Adapter& live,
                  std::span<const int32_t> prompt,

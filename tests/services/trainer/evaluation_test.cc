@@ -307,17 +307,16 @@ TEST_F(EvaluationTest, AnAnswerWithoutRoomForAClaimIsLeftOut) {
   config.evaluation.kl_problems = 1;
   config.evaluation.claims = true;
   config.objective.preset = "opd";
-  const Views views = text_.views
-                          ->Build({.id = "a",
-                                   .problem = held_out_.problems[0].problem,
-                                   .reference = "1",
-                                   .rollout_ids = answer_})
-                          .value();
-  // The longest view of an answer still fits, with a few tokens more.
+  const Problem& problem = held_out_.problems[0];
+  const Views views =
+      text_.views
+          ->Build({problem.id, problem.problem, problem.solution, answer_})
+          .value();
+  size_t longest = 0;
   for (const View& view : views) {
-    context_ = std::max(context_ == 4096 ? 0 : context_,
-                        static_cast<int64_t>(view.input_ids.size()) + 9);
+    longest = std::max(longest, view.input_ids.size());
   }
+  context_ = static_cast<int64_t>(longest) + 9;  // less than an opening takes
   ASSERT_TRUE(Run(0).ok());
   const auto report = ReadEvaluationReport(JoinPath(
       folder_, absl::StrCat(config.run.name, "/evaluation/after.json")));
