@@ -16,7 +16,7 @@ from workspace import BIN, free_port, set_flags, wait_for
 def finished(workspace):
     workspace.run("reported", **EVALUATED, **{
         "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2, "evaluation.marker": "e",
-        "evaluation.claims": True})
+        "evaluation.claims": "true"})
     return workspace
 
 

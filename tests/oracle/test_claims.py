@@ -41,7 +41,7 @@ def run(tmp_path_factory):
     for split, count in (("train", 40), ("held_out", PROBLEMS)):
         run_dapd("problems", "--task", "stepwise_sum", "--split", split, "--count", count, "--seed", 4, "--output", folder / f"{split}.jsonl")
     settings = {
-        "data.path": folder / "train.jsonl", "evaluation.path": folder / "held_out.jsonl", "evaluation.claims": True,
+        "data.path": folder / "train.jsonl", "evaluation.path": folder / "held_out.jsonl", "evaluation.claims": "true",
         "evaluation.kl_problems": PROBLEMS, "evaluation.samples": 1, "model.path": FOLDER, "objective.preset": "opsd", "run.name": "run",
         "run.num_threads": 1, "run.output_dir": folder, "trainer.learning_rate": 2e-3, "trainer.steps": 20,
         **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")},

@@ -278,7 +278,8 @@ TEST_F(EvaluationTest, ClaimsAreMeasuredInNoneAndWhereATermReadsItInCross) {
   answer_ = text_.tokenizer->Encode("So. the 12").value();
   const std::vector<int32_t> tokens = answer_;
   answer_.push_back(kSmallEndId);
-  // The first two need both views' answers, the last samples none for itself.
+  is_stopped_ = false;  // sft, which waits for nobody, would stop at once
+  // The steps of the last preset sample no answers.
   for (const char* preset : {"dapd", "opd", "sft"}) {
     config.run.name = preset;
     config.objective.preset = preset;
