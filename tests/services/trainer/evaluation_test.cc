@@ -313,11 +313,9 @@ TEST_F(EvaluationTest, AnAnswerWithoutRoomForAClaimIsLeftOut) {
       text_.views
           ->Build({problem.id, problem.problem, problem.solution, answer_})
           .value();
-  size_t longest = 0;
-  for (const View& view : views) {
-    longest = std::max(longest, view.input_ids.size());
-  }
-  context_ = static_cast<int64_t>(longest) + 9;  // less than an opening takes
+  const View& none = views[static_cast<size_t>(ViewName::kNoneRollout)];
+  // An opening takes more.
+  context_ = static_cast<int64_t>(none.input_ids.size()) + 9;
   ASSERT_TRUE(Run(0).ok());
   const auto report = ReadEvaluationReport(JoinPath(
       folder_, absl::StrCat(config.run.name, "/evaluation/after.json")));
