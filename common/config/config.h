@@ -349,7 +349,8 @@ struct EvaluationSection {
   int64_t interval = 0;        // steps between evaluations; 0: before and after
   EvaluationForm prompt = EvaluationForm::kTraining;
   bool thinking = false;
-  std::string marker;  // a text whose share of answers is measured, or empty
+  std::string marker;   // a text whose share of answers is measured, or empty
+  bool claims = false;  // whether the probability of claims is measured
 };
 
 struct CheckpointSection {

@@ -436,6 +436,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        " bytes; the limit is ",
                        kMaxMarkerBytes),
           problems);
+  Require(!config.evaluation.claims || (!config.evaluation.path.empty() &&
+                                        config.evaluation.kl_problems > 0),
+          "evaluation.claims needs held-out problems to sample answers to: "
+          "give evaluation.path, and an evaluation.kl_problems above 0, or "
+          "leave evaluation.claims out",
+          problems);
   CheckTrainer(config.trainer, problems);
   Require(config.trainer.logits_precision == Precision::kFloat32 ||
               config.model.precision == Precision::kBfloat16,

@@ -4,7 +4,6 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
-#include <cctype>
 #include <random>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/data/claim_rules.h"
+#include "common/data/sentence_end.h"
 
 namespace dapd {
 namespace {
@@ -22,14 +22,6 @@ constexpr size_t kMaxSentenceBytes = 2000;  // longer sentences are cut into
 // ICU counts in units of about a millisecond. No pattern of the table comes
 // near this limit.
 constexpr int32_t kTimeLimit = 200;
-
-bool EndsSentence(absl::string_view text, size_t at) {
-  const char c = text[at];
-  if (c == '\n') return true;
-  if (c != '.' && c != '!' && c != '?') return false;
-  return at + 1 == text.size() ||
-         std::isspace(static_cast<unsigned char>(text[at + 1])) != 0;
-}
 
 // Returns false inside a UTF-8 character.
 bool IsBoundary(absl::string_view text, size_t at) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <random>
 #include <utility>
@@ -152,6 +153,15 @@ Interval BootstrapOf(
 nlohmann::ordered_json ToJson(const Interval& interval) {
   return {
       {"mean", interval.mean}, {"low", interval.low}, {"high", interval.high}};
+}
+
+Interval ParseInterval(const nlohmann::ordered_json& json) {
+  const auto number = [&](const char* key) {
+    const nlohmann::ordered_json& value = json.at(key);
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                           : value.get<double>();
+  };
+  return {.mean = number("mean"), .low = number("low"), .high = number("high")};
 }
 
 }  // namespace dapd

@@ -64,6 +64,9 @@ Interval BootstrapOf(
 
 // Returns {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const Interval& interval);
+// Parses ToJson's result, in which null stands for a number that is not finite
+// and becomes NaN. Throws nlohmann's exceptions for anything else.
+Interval ParseInterval(const nlohmann::ordered_json& json);
 
 // Returns the 97.5 % quantile of Student's t distribution.
 double StudentQuantile975(int degrees_of_freedom);

@@ -87,6 +87,12 @@ Json ToJson(const v1::EvaluationStatus& evaluation) {
   if (evaluation.has_repeated()) {
     json["repeated"] = ToJson(evaluation.repeated());
   }
+  if (evaluation.has_claims_none()) {
+    json["claims_none"] = ToJson(evaluation.claims_none());
+  }
+  if (evaluation.has_claims_cross()) {
+    json["claims_cross"] = ToJson(evaluation.claims_cross());
+  }
   return json;
 }
 

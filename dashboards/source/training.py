@@ -85,6 +85,9 @@ HELD_OUT = [
           query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "{{when}}"), high=1, width=12),
     graph("Held-out divergence within the run", "True KL on held-out problems as training went on, by term.", PLAIN,
           query(f"dapd_trainer_evaluation_divergence{{{RUN}}}", "{{term}}, {{when}}"), low=None, width=12),
+    graph("Held-out claims within the run", "Probability that an answer claims to know its result from memory or a reference, in the view of "
+          "the problem alone (none) and with the reference (cross). Rising in none is what anchors should prevent: docs/illusion.md.", PLAIN,
+          query(f"dapd_trainer_evaluation_claim_probability{{{RUN}}}", "{{view}}, {{when}}"), width=24),
 ]
 
 TIME = [

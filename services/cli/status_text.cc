@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 #include "common/base/printable.h"
@@ -63,6 +64,17 @@ std::string Percent(const v1::IntervalStatus& interval) {
                          100.0 * interval.high());
 }
 
+// Returns "claims None 0.0103 [0.0051, 0.0155]"; with three digits, since they
+// may be far below a percent.
+std::string ClaimsText(absl::string_view view,
+                       const v1::IntervalStatus& interval) {
+  return absl::StrFormat(", claims %s %.3g [%.3g, %.3g]",
+                         view,
+                         interval.mean(),
+                         interval.low(),
+                         interval.high());
+}
+
 std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
   if (!evaluation.has_accuracy()) {
     return "no accuracy (no problem has an expected answer)";
@@ -80,7 +92,7 @@ std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
 std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
   return absl::StrFormat(
       "held out  %-7s %s, format rate %s%s, %.0f "
-      "tokens%s%s (%d problems x %d)\n",
+      "tokens%s%s%s%s (%d problems x %d)\n",
       Printable(evaluation.when()),
       AccuracyText(evaluation),
       Percent(evaluation.format_rate()),
@@ -96,6 +108,12 @@ std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
           : "",
       evaluation.has_repeated()
           ? ", repeating " + Percent(evaluation.repeated())
+          : "",
+      evaluation.has_claims_none()
+          ? ClaimsText("None", evaluation.claims_none())
+          : "",
+      evaluation.has_claims_cross()
+          ? ClaimsText("Cross", evaluation.claims_cross())
           : "",
       evaluation.problems(),
       evaluation.samples());

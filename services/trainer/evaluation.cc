@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 #include "common/base/log.h"
@@ -17,6 +19,7 @@
 #include "common/data/held_out_prompt.h"
 #include "common/data/repetition.h"
 #include "common/generation/decode_request.h"
+#include "services/trainer/claim_meter.h"
 #include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
@@ -119,6 +122,20 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
+// Returns the views of an answer to a problem.
+absl::StatusOr<Views> BuildViews(const EvaluationParts& parts,
+                                 const Problem& problem,
+                                 const std::vector<int32_t>& answer,
+                                 const TeacherContext& context) {
+  return parts.views.Build({.id = problem.id,
+                            .problem = problem.problem,
+                            .reference = problem.solution,
+                            .rollout_ids = answer,
+                            .reference_ids = {},
+                            .context = context,
+                            .material = problem.material});
+}
+
 // Returns whether every model's context takes every view of the answer that the
 // terms read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
@@ -129,13 +146,7 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
       const Views built,
       record.answer.ids.empty()
           ? parts.views.BuildReferenceViews(problem.source(), problem.solution)
-          : parts.views.Build({.id = problem.id,
-                               .problem = problem.problem,
-                               .reference = problem.solution,
-                               .rollout_ids = record.answer.ids,
-                               .reference_ids = {},
-                               .context = record.context,
-                               .material = problem.material}));
+          : BuildViews(parts, problem, record.answer.ids, record.context));
   return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
     const View& view = built[static_cast<size_t>(name)];
     return static_cast<int64_t>(view.input_ids.size()) <=
@@ -187,30 +198,35 @@ absl::StatusOr<AnsweredProblems> AnswerWhatFits(
   return answered;
 }
 
-void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
+void WarnOfLeftOut(absl::string_view figure,
+                   size_t left_out,
+                   size_t problems,
+                   int64_t context) {
   if (left_out == 0) return;
   LogWarning(absl::StrCat(
       left_out,
       " of ",
       problems,
-      " held-out problems are left out of the divergences: with answer and "
+      " held-out problems are left out of ",
+      figure,
+      ": with answer and "
       "solution they are longer than the model's context of ",
       context,
       " tokens; with a lower evaluation.max_new_tokens they may fit"));
 }
 
-// Measures the divergences over the first `problems` held-out problems; empty
-// if none of them fits.
-absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
-    const EvaluationParts& parts, size_t problems) {
-  AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
+// Returns the rules of answers whose divergences or claims are measured.
+AnswerRules UngradedRules(bool needs_answers) {
+  AnswerRules rules = MakeHeldOutRules(needs_answers);
   rules.needs_grades = false;
-  ASSIGN_OR_RETURN(
-      const AnsweredProblems answered,
-      AnswerWhatFits(parts, rules, MakeInputs(parts, problems, 1)));
-  WarnOfLeftOut(problems - answered.inputs.size(),
-                problems,
-                parts.teacher_heads.positions);
+  return rules;
+}
+
+// Measures the divergences over these problems; empty if there are none.
+absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
+    const EvaluationParts& parts,
+    const AnswerRules& rules,
+    const AnsweredProblems& answered) {
   std::vector<TermDivergence> divergences;
   if (answered.inputs.empty()) return divergences;
   ASSIGN_OR_RETURN(
@@ -246,6 +262,78 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
         {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});
   }
   return divergences;
+}
+
+// Measures the claims in these answers; nothing if none can be measured.
+absl::StatusOr<std::optional<ClaimFigures>> MeasureClaims(
+    const EvaluationParts& parts, const AnsweredProblems& answered) {
+  ASSIGN_OR_RETURN(const ClaimMeter meter, ClaimMeter::Make(parts.tokenizer));
+  const bool has_cross = ReadsView(parts.terms, ViewName::kCrossRollout) ||
+                         ReadsView(parts.terms, ViewName::kCrossReference);
+  const auto measure = [&](const View& view, std::span<const int32_t> answer) {
+    const auto prompt =
+        std::span(view.input_ids).first(static_cast<size_t>(view.scored_from));
+    return meter.Measure(parts.weights, parts.policy.live(), prompt, answer);
+  };
+  const auto fits = [&](const View& view) {
+    return static_cast<int64_t>(view.input_ids.size()) + meter.longest() <=
+           parts.weights.config.max_positions;
+  };
+  ClaimFigures figures;
+  std::vector<double> none;
+  std::vector<double> cross;
+  for (const PipelineInput& input : answered.inputs) {
+    const RolloutResult& sampled = *input.known.at(0);
+    ASSIGN_OR_RETURN(
+        const Views views,
+        BuildViews(parts, *input.problem, sampled.ids, /*context=*/{}));
+    const View& alone = views[static_cast<size_t>(ViewName::kNoneRollout)];
+    const View& shown = views[static_cast<size_t>(ViewName::kCrossRollout)];
+    if (!fits(alone) || (has_cross && !fits(shown))) continue;
+    const std::span<const int32_t> answer =
+        WithoutEndToken(sampled.ids, sampled.finish_reason);
+    none.push_back(measure(alone, answer));
+    if (has_cross) cross.push_back(measure(shown, answer));
+    if (figures.answers.size() == kClaimAnswers) continue;
+    figures.answers.push_back(
+        {.id = input.problem->id,
+         .tokens = {answer.begin(), answer.end()},
+         .places = meter.PlacesOf(answer),
+         .none = none.back(),
+         .cross = has_cross ? std::optional(cross.back()) : std::nullopt});
+  }
+  WarnOfLeftOut("the probability of claims",
+                answered.inputs.size() - none.size(),
+                answered.inputs.size(),
+                parts.weights.config.max_positions);
+  if (none.empty()) return std::nullopt;
+  figures.problems = std::ssize(none);
+  figures.none = MeanInterval(none);
+  if (has_cross) figures.cross = MeanInterval(cross);
+  return figures;
+}
+
+// Measures what evaluation.kl_problems problems are for.
+absl::Status MeasureViews(const EvaluationParts& parts,
+                          size_t problems,
+                          EvaluationReport& report) {
+  const auto answer = [&](const AnswerRules& rules) {
+    return AnswerWhatFits(parts, rules, MakeInputs(parts, problems, 1));
+  };
+  const AnswerRules rules = UngradedRules(ReadsRollouts(parts.terms));
+  ASSIGN_OR_RETURN(AnsweredProblems answered, answer(rules));
+  WarnOfLeftOut("the divergences",
+                problems - answered.inputs.size(),
+                problems,
+                parts.teacher_heads.positions);
+  ASSIGN_OR_RETURN(report.divergences,
+                   MeasureDivergences(parts, rules, answered));
+  if (!parts.config.evaluation.claims) return absl::OkStatus();
+  if (!rules.needs_answers) {
+    ASSIGN_OR_RETURN(answered, answer(UngradedRules(/*needs_answers=*/true)));
+  }
+  ASSIGN_OR_RETURN(report.claims, MeasureClaims(parts, answered));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -297,8 +385,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts) {
   const size_t kl_problems =
       std::min(static_cast<size_t>(config.evaluation.kl_problems), problems);
   if (kl_problems > 0) {
-    ASSIGN_OR_RETURN(report.divergences,
-                     MeasureDivergences(parts, kl_problems));
+    RETURN_IF_ERROR(MeasureViews(parts, kl_problems, report));
   }
   report.seconds = absl::ToDoubleSeconds(SteadyNow() - start);
   return report;

@@ -207,6 +207,7 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
                              .weights = *parts_.batch.weights,
                              .policy = policy_,
                              .terms = parts_.batch.terms,
+                             .tokenizer = parts_.batch.tokenizer,
                              .views = parts_.batch.views,
                              .pipeline = batch_.pipeline(),
                              .teacher_heads = parts_.batch.teacher_heads,

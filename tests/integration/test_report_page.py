@@ -15,7 +15,8 @@ from workspace import BIN, free_port, set_flags, wait_for
 @pytest.fixture(scope="module")
 def finished(workspace):
     workspace.run("reported", **EVALUATED, **{
-        "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2, "evaluation.marker": "e"})
+        "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2, "evaluation.marker": "e",
+        "evaluation.claims": "true"})
     return workspace
 
 
@@ -29,8 +30,9 @@ def test_the_best_adapter_is_kept_and_named(finished):
 
 
 @needs_chromium
-@pytest.mark.parametrize("curve,caption", [("accuracy", "accuracy"), ("marker_rate", 'with "e"')])
-def test_the_report_plots_accuracy_and_marker_within_the_run(curve, caption, finished, page):
+@pytest.mark.parametrize("curve,caption", [("accuracy", "accuracy"), ("marker_rate", 'with "e"'), ("claims_none", "probability of claims, None"),
+                                           ("claims_cross", "probability of claims, Cross")])
+def test_the_report_plots_accuracy_marker_and_claims_within_the_run(curve, caption, finished, page):
     page.open((finished.runs("reported") / "report.html").as_uri())
     page.wait(f"document.querySelectorAll('[data-curve={curve}] circle').length === 4")
     titles = page.js(f"[...document.querySelectorAll('[data-curve={curve}] title')].map((title) => title.textContent.split(':')[0])")
@@ -76,11 +78,13 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
             interval = evaluation[when][key]
             shown = page.js(f"document.querySelector(`[data-measure='{measure}'] [data-label={when}]`).textContent")
             assert shown == "{:.1f} % [{:.1f} %, {:.1f} %]".format(*(100 * interval[part] for part in ("mean", "low", "high")))
-        for name, interval in evaluation[when]["unclipped_divergence"].items():
+        claims = {view.capitalize(): interval for view, interval in evaluation[when]["claim_probability"].items()}
+        assert set(claims) == {"None", "Cross"}
+        for name, interval in {**evaluation[when]["unclipped_divergence"], **claims}.items():
             shown = page.js(f"document.querySelector(`[data-measure='{name.replace('_', ' ')}'] [data-label={when}]`).textContent")
             numbers = [float(number) for number in re.findall(r"[\d.e-]+", shown)]
             assert numbers == pytest.approx([interval[part] for part in ("mean", "low", "high")], rel=6e-3)
-    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 6)
+    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 6 + 2)
 
     key = "document.querySelector(`[data-key='trainer.steps']`).textContent"
     assert "5file:" in page.js(key)

@@ -147,6 +147,13 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
            "Text of at most 256 bytes. The share of held-out answers that "
            "contain it is measured. Empty: no such measurement.")
           .MayChange(),
+      Any("evaluation.claims",
+          &c.evaluation.claims,
+          "Whether to measure how probable it is that an answer claims to "
+          "know its result from memory or a reference, on the problems of "
+          "evaluation.kl_problems (docs/illusion.md). It costs forward passes "
+          "over some thousands of tokens for each of these problems.")
+          .MayChange(),
   };
 }
 

@@ -12,6 +12,7 @@
 #include "common/model/reference/decoder.h"
 #include "common/model/rope.h"
 #include "common/model/spec/executor_support.h"
+#include "common/model/weights/layer_source.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -43,14 +44,15 @@ struct PassWeights {
   const PackedWeights* packed = nullptr;
   PackedPass packed_pass;
 
-  std::unique_ptr<LayerProjections> Projections(size_t layer) const {
+  std::unique_ptr<LayerProjections> Projections(
+      size_t layer, const LayerWeights& whole) const {
     if (packed != nullptr) {
       return std::make_unique<PackedProjections>(packed->layers()[layer],
                                                  packed_pass);
     }
     return std::make_unique<PlainProjections>(
         LayerRecipeOf(weights.config, static_cast<int64_t>(layer)),
-        weights.layers[layer],
+        whole,
         adapter == nullptr ? nullptr : &adapter->layers[layer],
         adapter == nullptr ? 0.0 : adapter->config.scale());
   }
@@ -79,9 +81,11 @@ ChunkStates ForwardPass(const PassWeights& with,
       states.layer_inputs[layer].copy_(stream.Sum());
     }
   };
+  const auto walk = WalkLayers(weights, WalkKind::kForward);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);
     keep_input(layer);
+    const LayerWeights whole = walk->Next(layer);
     const at::Tensor own = states.keys_values[layer];
     const auto attend = [&](const at::Tensor& q,
                             const at::Tensor& k,
@@ -91,8 +95,8 @@ ChunkStates ForwardPass(const PassWeights& with,
       own[1].copy_(v.transpose(0, 1));
       return attention.Attend(layer, q, own[0], own[1]);
     };
-    LayerPass(config, weights.layers[index], angles)
-        .Forward(*with.Projections(index),
+    LayerPass(config, whole, angles)
+        .Forward(*with.Projections(index, whole),
                  attend,
                  /*rows=*/{},
                  &stream,

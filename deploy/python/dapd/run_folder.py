@@ -250,7 +250,7 @@ class Run:
     @property
     def evaluations(self) -> Table:
         """Returns a row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
-        return table({key: value for key, value in row.items() if key != "answers"} for row in self._evaluations())
+        return table({key: value for key, value in row.items() if key not in ("answers", "claim_answers")} for row in self._evaluations())
 
     @property
     def held_out_answers(self) -> Table:

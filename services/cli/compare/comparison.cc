@@ -18,6 +18,7 @@ namespace dapd {
 namespace {
 
 constexpr char kDivergences[] = "unclipped_divergence/";
+constexpr char kClaims[] = "claim_probability/";
 constexpr char kMarkerRate[] = "marker_rate";
 constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
 constexpr size_t kMaxValueBytes = 32;  // in a group's name
@@ -230,9 +231,11 @@ void FillCurves(const FigureId& id,
 ComparedFigure CompareFigure(const FigureId& id,
                              const std::vector<RunResults>& runs,
                              const std::vector<RunGroup>& groups) {
+  // In percent the probability of claims would often be 0.0.
   ComparedFigure figure{.name = id.first,
                         .marker = id.second,
-                        .is_share = !absl::StartsWith(id.first, kDivergences)};
+                        .is_share = !absl::StartsWith(id.first, kDivergences) &&
+                                    !absl::StartsWith(id.first, kClaims)};
   for (const RunResults& run : runs) {
     ComparedFigure::Row row{.before = Find(run.before, id),
                             .after = Find(run.after, id)};

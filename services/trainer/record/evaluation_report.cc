@@ -1,7 +1,6 @@
 #include "services/trainer/record/evaluation_report.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,18 +25,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxEvaluationBytes = uint64_t{1} << 24;
 constexpr char kDivergenceProblems[] = "unclipped_divergence_problems";
-
-// JSON cannot express a divergence that is not finite.
-double ParseDouble(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN()
-                        : json.get<double>();
-}
-
-Interval ParseInterval(const Json& json) {
-  return {.mean = ParseDouble(json.at("mean")),
-          .low = ParseDouble(json.at("low")),
-          .high = ParseDouble(json.at("high"))};
-}
+constexpr char kClaims[] = "claim_probability";
+constexpr char kClaimProblems[] = "claim_probability_problems";
+constexpr char kKeptClaimAnswers[] = "claim_answers";
 
 absl::StatusOr<EvaluationReport> ParseEvaluationReport(
     const Json& json, const std::string& where) try {
@@ -67,6 +57,13 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
   for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
     report.divergences.push_back(
         {name, ParseInterval(interval), counts.value(name, int64_t{0})});
+  }
+  if (json.contains(kClaims)) {
+    report.claims = ParseClaimFigures(json[kClaims]);
+    report.claims->problems = json.at(kClaimProblems);
+    if (json.contains(kKeptClaimAnswers)) {
+      report.claims->answers = ParseClaimAnswers(json[kKeptClaimAnswers]);
+    }
   }
   report.seconds = json.at("seconds");
   if (json.contains("answers")) {
@@ -104,13 +101,15 @@ std::string DivergenceText(const EvaluationReport& report,
   const auto found =
       std::ranges::find(report.divergences, name, &TermDivergence::name);
   if (found == report.divergences.end()) return "-";
-  const Interval& interval = found->unclipped;
-  return absl::StrCat(LossText(interval.mean),
-                      " [",
-                      LossText(interval.low),
-                      ", ",
-                      LossText(interval.high),
-                      "]");
+  return LossText(found->unclipped);
+}
+
+// Returns the probability of claims in None or in Cross.
+std::string ClaimText(const EvaluationReport& report, bool in_cross) {
+  if (!report.claims.has_value()) return "-";
+  const ClaimFigures& claims = *report.claims;
+  if (!in_cross) return LossText(claims.none);
+  return claims.cross.has_value() ? LossText(*claims.cross) : "-";
 }
 
 }  // namespace
@@ -141,6 +140,10 @@ Json ToJson(const EvaluationReport& report) {
   json["mean_tokens"] = report.mean_tokens;
   json["unclipped_divergence"] = divergences;
   json[kDivergenceProblems] = counts;
+  if (report.claims.has_value()) {
+    json[kClaims] = ToJson(*report.claims);
+    json[kClaimProblems] = report.claims->problems;
+  }
   json["seconds"] = report.seconds;
   return json;
 }
@@ -226,6 +229,16 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
                           DivergenceText(a, name),
                           DivergenceText(b, name));
   }
+  for (const bool in_cross : {false, true}) {
+    const std::string before_text = ClaimText(a, in_cross);
+    const std::string after_text = ClaimText(b, in_cross);
+    if (before_text == "-" && after_text == "-") continue;
+    absl::StrAppendFormat(&text,
+                          "  probability of claims, %-6s %-23s   %s\n",
+                          in_cross ? "Cross" : "None",
+                          before_text,
+                          after_text);
+  }
   return text;
 }
 
@@ -233,6 +246,9 @@ absl::Status WriteEvaluationReport(const std::string& path,
                                    const EvaluationReport& report) {
   Json json = ToJson(report);
   json["answers"] = ToJson(report.answers);
+  if (report.claims.has_value()) {
+    json[kKeptClaimAnswers] = ToJson(report.claims->answers);
+  }
   return WriteFileAtomically(path, json.dump(2));
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 
 #include "common/data/confidence_interval.h"
+#include "services/trainer/record/claim_figures.h"
 #include "services/trainer/record/shown_answer.h"
 
 namespace dapd {
@@ -51,6 +52,8 @@ struct EvaluationReport {
   std::optional<Interval> repeated;
   double mean_tokens = 0.0;
   std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
+  // Over the same problems; nothing without evaluation.claims.
+  std::optional<ClaimFigures> claims;
   double seconds = 0.0;
   // Answers to a few problems, the same problems in every evaluation; none in
   // older runs.
@@ -79,7 +82,8 @@ inline bool MeasureTheSame(const std::string& a, const std::string& b) {
 std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
                                const std::optional<EvaluationReport>& after);
 
-// Writes evaluation/<when>.json: ToJson and, beside it, "answers".
+// Writes evaluation/<when>.json: ToJson and, beside it, "answers" and
+// "claim_answers".
 absl::Status WriteEvaluationReport(const std::string& path,
                                    const EvaluationReport& report);
 // Returns NOT_FOUND without the file, and DATA_LOSS with its name for anything

@@ -14,6 +14,7 @@
 #include "common/charts/run_history.h"
 #include "common/config/preset_terms.h"
 #include "common/training/clip_watch.h"
+#include "services/trainer/record/claim_rise.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/step_lines.h"
@@ -36,6 +37,10 @@ absl::Status ShowEvaluations(const std::string& folder,
       ShowEvaluation(when, report, &state);
     });
   }
+  displays.status->Change([&](v1::GetStatusResponse& state) {
+    ShowClaimRise(FindClaimRise({evaluations.begin(), evaluations.end()}),
+                  &state);
+  });
   return absl::OkStatus();
 }
 

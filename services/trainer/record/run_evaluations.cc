@@ -66,6 +66,7 @@ absl::StatusOr<std::optional<EvaluationReport>> RunEvaluations::Find(
 
 void RunEvaluations::Add(const std::string& when, EvaluationReport report) {
   report.answers.clear();
+  if (report.claims.has_value()) report.claims->answers.clear();
   all_.insert_or_assign(when, std::move(report));
 }
 

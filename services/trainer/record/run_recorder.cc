@@ -28,6 +28,7 @@
 #include "services/trainer/evaluation.h"
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
+#include "services/trainer/record/claim_rise.h"
 #include "services/trainer/record/loss_text.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/run_summary.h"
@@ -251,6 +252,7 @@ void RunRecorder::KeepEvaluation(const std::string& when,
   state_->displays.metrics->RecordEvaluation(when, report);
   state_->displays.status->Change([&](v1::GetStatusResponse& state) {
     dapd::ShowEvaluation(when, report, &state);
+    ShowClaimRise(FindClaimRise(state_->evaluations.all()), &state);
   });
   state_->displays.answers->ShowEvaluation(report);
 }
@@ -381,7 +383,7 @@ void RunRecorder::ShowStep(const StepReport& report) {
 void RunRecorder::ShowEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
-      "evaluation %s: %s, format rate %s%s (95 %% interval; "
+      "evaluation %s: %s, format rate %s%s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
       IsWithinRun(when) ? absl::StrCat("after step ", report.policy_version)
                         : absl::StrCat(when, " training"),
@@ -393,6 +395,8 @@ void RunRecorder::ShowEvaluation(const std::string& when,
                          " ",
                          PercentText(*report.marker_rate))
           : "",
+      report.claims.has_value() ? absl::StrCat(", ", ClaimsText(*report.claims))
+                                : "",
       report.problems,
       report.samples,
       report.mean_tokens,
@@ -400,6 +404,10 @@ void RunRecorder::ShowEvaluation(const std::string& when,
   KeepEvaluation(when, report);
   state_->displays.metrics->RecordEvaluationEnd();
   AddEvaluationEvents(report);
+  if (const auto rise = FindClaimRise(state_->evaluations.all());
+      rise.has_value() && rise->step == report.policy_version) {
+    LogWarning(Describe(*rise));
+  }
 }
 
 void RunRecorder::AddEvaluationEvents(const EvaluationReport& report) {
@@ -414,6 +422,15 @@ void RunRecorder::AddEvaluationEvents(const EvaluationReport& report) {
   }
   if (report.repeated.has_value()) {
     AddEvent("eval/repeated", report.policy_version, report.repeated->mean);
+  }
+  if (!report.claims.has_value()) return;
+  AddEvent("eval/claim_probability/none",
+           report.policy_version,
+           report.claims->none.mean);
+  if (report.claims->cross.has_value()) {
+    AddEvent("eval/claim_probability/cross",
+             report.policy_version,
+             report.claims->cross->mean);
   }
 }
 

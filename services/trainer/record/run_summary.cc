@@ -8,6 +8,7 @@
 
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "services/trainer/record/claim_rise.h"
 
 namespace dapd {
 namespace {
@@ -61,6 +62,9 @@ std::string ClosingText(const RunSummary& summary) {
   }
   for (const ClipFinding& finding : summary.clip_findings) {
     absl::StrAppend(&text, "  warning: ", Describe(finding), "\n");
+  }
+  if (const auto rise = FindClaimRise(summary.evaluations); rise.has_value()) {
+    absl::StrAppend(&text, "  warning: ", Describe(*rise), "\n");
   }
   absl::StrAppend(&text, "  adapter (PEFT): ", summary.folder, "/adapter\n");
   if (summary.has_evaluations_within && !summary.best.empty()) {

@@ -1,6 +1,7 @@
 #include "services/trainer/status/status_message.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -69,6 +70,12 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
     divergence.set_name(term.name);
     SetInterval(term.unclipped, divergence.mutable_unclipped());
   }
+  if (report.claims.has_value()) {
+    SetInterval(report.claims->none, message.mutable_claims_none());
+    if (report.claims->cross.has_value()) {
+      SetInterval(*report.claims->cross, message.mutable_claims_cross());
+    }
+  }
   message.set_seconds(report.seconds);
   return message;
 }
@@ -102,6 +109,17 @@ const Json* Find(const Json& line, const std::vector<std::string>& levels) {
     place = &place->at(level);
   }
   return place;
+}
+
+void RemoveWarnings(const std::function<bool(const std::string& term)>& of,
+                    v1::GetStatusResponse* message) {
+  auto& warnings = *message->mutable_warnings();
+  warnings.erase(std::remove_if(warnings.begin(),
+                                warnings.end(),
+                                [&](const v1::RunWarning& warning) {
+                                  return of(warning.term());
+                                }),
+                 warnings.end());
 }
 
 double SumSeconds(const Json& line) {
@@ -170,7 +188,11 @@ void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
 
 void ShowClipFindings(const std::vector<ClipFinding>& findings,
                       v1::GetStatusResponse* message) {
-  message->clear_warnings();
+  RemoveWarnings(
+      [](const std::string& term) {
+        return !term.empty() && term != kClaimWarning;
+      },
+      message);
   for (const ClipFinding& finding : findings) {
     v1::RunWarning& warning = *message->add_warnings();
     warning.set_term(finding.term);
@@ -180,17 +202,22 @@ void ShowClipFindings(const std::vector<ClipFinding>& findings,
 }
 
 void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message) {
-  auto& warnings = *message->mutable_warnings();
-  warnings.erase(std::remove_if(warnings.begin(),
-                                warnings.end(),
-                                [](const v1::RunWarning& warning) {
-                                  return warning.term().empty();
-                                }),
-                 warnings.end());
+  RemoveWarnings([](const std::string& term) { return term.empty(); }, message);
   if (text.empty()) return;
   v1::RunWarning& warning = *message->add_warnings();
   warning.set_step(message->step());
   warning.set_text(text);
+}
+
+void ShowClaimRise(const std::optional<ClaimRise>& rise,
+                   v1::GetStatusResponse* message) {
+  RemoveWarnings([](const std::string& term) { return term == kClaimWarning; },
+                 message);
+  if (!rise.has_value()) return;
+  v1::RunWarning& warning = *message->add_warnings();
+  warning.set_term(kClaimWarning);
+  warning.set_step(rise->step);
+  warning.set_text(Describe(*rise));
 }
 
 void ShowEvaluation(const std::string& when,

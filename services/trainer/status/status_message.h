@@ -2,11 +2,13 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/training/clip_watch.h"
 #include "dapd/v1/trainer.pb.h"
+#include "services/trainer/record/claim_rise.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/status/trainer_status.h"
 
@@ -23,13 +25,19 @@ v1::GetStatusResponse StatusMessage(const TrainerStatus& status);
 void ShowStepLine(const nlohmann::ordered_json& line,
                   v1::GetStatusResponse* message);
 
-// Sets the message's warnings to these findings.
+// Replaces the message's warnings of terms by these findings.
 void ShowClipFindings(const std::vector<ClipFinding>& findings,
                       v1::GetStatusResponse* message);
 
 // Replaces the warning that the run waits for its disk; an empty `text` removes
 // it.
 void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message);
+
+// The `term` of the warning about claims; no term has the name of a key.
+inline constexpr char kClaimWarning[] = "evaluation.claims";
+// Replaces the warning about claims; without a rise it is removed.
+void ShowClaimRise(const std::optional<ClaimRise>& rise,
+                   v1::GetStatusResponse* message);
 
 // The most evaluations within training that a message lists: more than a curve
 // on the status page has pixels for. At some 700 bytes each they are far below

@@ -222,6 +222,21 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
         report.repeated->mean,
         labels);
   }
+  if (report.claims.has_value()) {
+    const auto set_claims = [&](const char* view, const Interval& share) {
+      MetricLabels of_view = labels;
+      of_view["view"] = view;
+      Set("dapd_trainer_evaluation_claim_probability",
+          "Probability that an answer to a held-out problem claims to know its "
+          "result from memory or a reference, by view.",
+          share.mean,
+          of_view);
+    };
+    set_claims("none", report.claims->none);
+    if (report.claims->cross.has_value()) {
+      set_claims("cross", *report.claims->cross);
+    }
+  }
   for (const TermDivergence& term : report.divergences) {
     MetricLabels of_term = LabelsOf(term.name);
     of_term["when"] = labels.at("when");

@@ -65,6 +65,18 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
           .ok());
 }
 
+TEST(LoadConfigTest, ClaimsAreMeasuredInHeldOutAnswers) {
+  EXPECT_THAT(Refusal({"evaluation.claims=true"}),
+              HasSubstr("evaluation.claims needs held-out problems"));
+  EXPECT_THAT(Refusal({"evaluation.claims=true",
+                       "evaluation.path=held_out.jsonl",
+                       "evaluation.kl_problems=0"}),
+              HasSubstr("evaluation.kl_problems above 0"));
+  EXPECT_EQ(
+      Refusal({"evaluation.claims=true", "evaluation.path=held_out.jsonl"}),
+      "");
+}
+
 TEST(LoadConfigTest, OnlyAWorkerThatAnswersHasRoundedKeysAndValues) {
   const auto loaded =
       Load(kGood, {"rollout.kv_precision=float8", "model.precision=bfloat16"});

@@ -22,6 +22,8 @@ v1::GetStatusResponse MakeStatus() {
   evaluation.mutable_marker_rate()->set_mean(0.75);
   evaluation.mutable_truncated()->set_mean(0.25);
   evaluation.mutable_repeated()->set_high(0.125);
+  evaluation.mutable_claims_none()->set_mean(0.0625);
+  evaluation.mutable_claims_cross()->set_low(0.03125);
   evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
   status.add_warnings()->set_text("the clip hides something");
   return status;
@@ -67,6 +69,8 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_EQ(json["evaluations"][0]["marker_rate"]["mean"], 0.75);
   EXPECT_EQ(json["evaluations"][0]["truncated"]["mean"], 0.25);
   EXPECT_EQ(json["evaluations"][0]["repeated"]["high"], 0.125);
+  EXPECT_EQ(json["evaluations"][0]["claims_none"]["mean"], 0.0625);
+  EXPECT_EQ(json["evaluations"][0]["claims_cross"]["low"], 0.03125);
   EXPECT_EQ(json["warnings"][0]["text"], "the clip hides something");
 }
 
@@ -84,6 +88,7 @@ TEST(StatusJsonTest, AnEvaluationOfAnOlderRunLacksWhatItDidNotMeasure) {
   status.add_evaluations();
   const nlohmann::ordered_json json = StatusJson(status)["evaluations"][0];
   EXPECT_FALSE(json.contains("truncated") || json.contains("repeated"));
+  EXPECT_FALSE(json.contains("claims_none") || json.contains("claims_cross"));
 }
 
 TEST(StatusJsonTest, AnEmptyStatusHasEmptyLists) {

@@ -8,6 +8,7 @@
 
 #include "common/base/status_error.h"
 #include "common/collective/collective.h"
+#include "common/model/continuations.h"
 #include "common/model/training_pass.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
@@ -144,6 +145,28 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
     if (collective.rank() == 0) {
       EXPECT_TRUE(at::equal(ForwardHidden(*weights, &adapter_, tokens_, rows_),
                             ForwardHidden(*whole_, &adapter_, tokens_, rows_)));
+    }
+    ASSERT_TRUE(layers->ServeOthers().ok());
+  });
+}
+
+TEST_P(ShardingTest, ContinuationsOverGatheredLayersAreThoseOverWholeOnes) {
+  const ContinuationTree tree =
+      ContinuationTree::Make({{5, 6, 9}, {5, 7}, {8}}).value();
+  const std::vector<int32_t> ids = RandomModelIds(20, 3);
+  const std::vector<ContinuationPlace> places = {{7, &tree}, {20, &tree}};
+  const std::vector<double> expected =
+      ContinuationProbabilities(*whole_, &adapter_, ids, places);
+  RunThreadRanks(2, [&](Collective& collective) {
+    const auto sharded =
+        ShardModel(*whole_, {collective.rank(), collective.size()});
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+    const auto layers = std::make_shared<ShardedLayers>(
+        sharded, collective, *devices, /*side=*/nullptr);
+    const auto weights = WithLayersFrom(*sharded, layers);
+    if (collective.rank() == 0) {
+      EXPECT_EQ(ContinuationProbabilities(*weights, &adapter_, ids, places),
+                expected);
     }
     ASSERT_TRUE(layers->ServeOthers().ok());
   });

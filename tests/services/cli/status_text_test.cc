@@ -215,6 +215,18 @@ TEST(StatusTextTest, TheMarkersShareIsShownByItsEscapedText) {
                         "[0.0, 50.0], 0 tokens"));
 }
 
+TEST(StatusTextTest, ClaimsHaveDigitsHoweverRareTheyAre) {
+  v1::GetStatusResponse status = MakeStatus();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("claims")));
+  v1::EvaluationStatus& evaluation = *status.add_evaluations();
+  evaluation.mutable_claims_none()->set_mean(0.0000123);
+  evaluation.mutable_claims_none()->set_high(0.0000456);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr(", claims None 1.23e-05 [0, 4.56e-05] ("));
+  evaluation.mutable_claims_cross()->set_mean(0.5);
+  EXPECT_THAT(StatusText(status), HasSubstr(", claims Cross 0.5 [0, 0] ("));
+}
+
 TEST(StatusTextTest, TextOfThePeerIsEscaped) {
   v1::GetStatusResponse status = MakeStatus();
   status.set_run_name("x\nstep 99\x1b[2J");

@@ -216,6 +216,7 @@ TEST(HeldOutDigestTest, AllThatMakesAnswersOthersCounts) {
   EXPECT_TRUE(changed(&Section::top_k, 123));
   EXPECT_TRUE(changed(&Section::max_new_tokens, 123));
   EXPECT_FALSE(changed(&Section::marker, "so"));
+  EXPECT_FALSE(changed(&Section::claims, true));
   EXPECT_FALSE(changed(&Section::interval, 123));
   EXPECT_FALSE(changed(&Section::kl_problems, 123));
   held_out.digest = "others";
@@ -267,6 +268,60 @@ TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
   EXPECT_EQ(rollouts_->held_out_submissions_.size(), 4u)
       << "those that are graded";
   EXPECT_EQ(divergences(), 0u);
+}
+
+TEST_F(EvaluationTest, ClaimsAreMeasuredInNoneAndWhereATermReadsItInCross) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 2;
+  config.evaluation.claims = true;
+  answer_ = text_.tokenizer->Encode("So. the 12").value();
+  const std::vector<int32_t> tokens = answer_;
+  answer_.push_back(kSmallEndId);
+  is_stopped_ = false;  // sft, which waits for nobody, would stop at once
+  // The steps of the last preset sample no answers.
+  for (const char* preset : {"dapd", "opd", "sft"}) {
+    config.run.name = preset;
+    config.objective.preset = preset;
+    ASSERT_TRUE(Run(0).ok());
+    const auto report = ReadEvaluationReport(JoinPath(
+        folder_, absl::StrCat(config.run.name, "/evaluation/after.json")));
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_TRUE(report->claims.has_value()) << preset;
+    const ClaimFigures& claims = *report->claims;
+    EXPECT_EQ(claims.problems, 2);
+    EXPECT_GT(claims.none.mean, 0.0);
+    EXPECT_LT(claims.none.mean, 1e-6) << "the model knows no word";
+    EXPECT_EQ(claims.cross.has_value(), preset == std::string("dapd"));
+    ASSERT_EQ(claims.answers.size(), 2u);
+    EXPECT_EQ(claims.answers[0].id, "a");
+    EXPECT_EQ(claims.answers[0].tokens, tokens);
+    EXPECT_THAT(claims.answers[0].places, ElementsAre(0, 3));
+    EXPECT_DOUBLE_EQ(claims.none.mean,
+                     (claims.answers[0].none + claims.answers[1].none) / 2);
+  }
+}
+
+TEST_F(EvaluationTest, AnAnswerWithoutRoomForAClaimIsLeftOut) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 1;
+  config.evaluation.claims = true;
+  config.objective.preset = "opd";
+  const Problem& problem = held_out_.problems[0];
+  const Views views =
+      text_.views
+          ->Build({problem.id, problem.problem, problem.solution, answer_})
+          .value();
+  const View& none = views[static_cast<size_t>(ViewName::kNoneRollout)];
+  // An opening takes more.
+  context_ = static_cast<int64_t>(none.input_ids.size()) + 9;
+  ASSERT_TRUE(Run(0).ok());
+  const auto report = ReadEvaluationReport(JoinPath(
+      folder_, absl::StrCat(config.run.name, "/evaluation/after.json")));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->divergences.size(), 1u);
+  EXPECT_FALSE(report->claims.has_value());
 }
 
 // The fake teachers give the same scores with all weights, as with a fresh

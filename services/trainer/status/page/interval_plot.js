@@ -61,27 +61,28 @@ function markerLabel(marker) {
 }
 
 // Draws a share against the step, each evaluation with its interval; returns
-// null for fewer than three evaluations. points: [{step, share}].
-function shareCurve(title, measure, points) {
+// null for fewer than three evaluations. points: [{step, share}]. The axis ends
+// at `least` or above.
+function shareCurve(title, measure, points, format = formatPercent, least = 0.01) {
   if (points.length < 3) return null;
   points.sort((a, b) => a.step - b.step);
   const width = 640, height = 150, left = 52, right = 14, top = 10, bottom = 24;
   const lastStep = Math.max(1, points.at(-1).step);
-  const largest = Math.max(0.01, ...points.map((point) => point.share.high));
+  const largest = Math.max(least, ...points.map((point) => point.share.high));
   const x = (step) => left + (width - left - right) * step / lastStep;
   const y = (share) => top + (height - top - bottom) * (1 - Math.max(0, share) / largest);
   const label = (text, at, anchor) => svg("text", { ...at, "text-anchor": anchor }, text);
   const bars = points.map(({ step, share }) => svg("g", { class: "whisker c-after" },
-    svg("title", {}, `step ${step}: ${intervalText(share, formatPercent)}`),
+    svg("title", {}, `step ${step}: ${intervalText(share, format)}`),
     svg("line", { x1: x(step), x2: x(step), y1: y(share.low), y2: y(share.high) }),
     svg("circle", { cx: x(step), cy: y(share.mean), r: 3.6 })));
-  const description = points.map(({ step, share }) => `step ${step} ${formatPercent(share.mean)}`).join(", ");
+  const description = points.map(({ step, share }) => `step ${step} ${format(share.mean)}`).join(", ");
   const curve = svg("svg", { class: "evaluation-curve", "data-curve": measure, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out ${title}: ${description}` },
     svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }),
     svg("polyline", { points: points.map(({ step, share }) => `${x(step).toFixed(1)},${y(share.mean).toFixed(1)}`).join(" ") }),
     bars,
-    label(formatPercent(largest), { x: left - 8, y: top + 4 }, "end"),
-    label(formatPercent(0), { x: left - 8, y: y(0) + 4 }, "end"),
+    label(format(largest), { x: left - 8, y: top + 4 }, "end"),
+    label(format(0), { x: left - 8, y: y(0) + 4 }, "end"),
     label("step 0", { x: left, y: height - 6 }, "start"),
     label(`step ${lastStep}`, { x: width - right, y: height - 6 }, "end"));
   return html("figure", { class: "evaluation-figure" }, html("figcaption", {}, title), curve);
@@ -93,11 +94,18 @@ function withMarker(evaluations, marker) {
   return evaluations.filter((evaluation) => evaluation?.marker_rate && evaluation.marker === marker);
 }
 
+// The views in which claims are measured. Claims may be far rarer than one in a
+// thousand answers, so they have numbers in place of percents.
+const claimViews = [["None", "claims_none"], ["Cross", "claims_cross"]];
+const leastScale = 1e-9;
+
 function curvesOf(evaluations, markers) {
   const points = (chosen, key) => chosen.map((evaluation) => ({ step: Number(evaluation.policy_version), share: evaluation[key] }));
   return [
     shareCurve("accuracy", "accuracy", points(evaluations.filter((evaluation) => evaluation.accuracy), "accuracy")),
-    ...markers.map((marker) => shareCurve(markerLabel(marker), "marker_rate", points(withMarker(evaluations, marker), "marker_rate")))];
+    ...markers.map((marker) => shareCurve(markerLabel(marker), "marker_rate", points(withMarker(evaluations, marker), "marker_rate"))),
+    ...claimViews.map(([view, key]) => shareCurve(`probability of claims, ${view}`, key,
+      points(evaluations.filter((evaluation) => evaluation[key]), key), formatNumber, leastScale))];
 }
 
 // evaluations: as in the status. Returns the elements under the heading.
@@ -119,13 +127,17 @@ function evaluationView(evaluations) {
     label,
     before: before?.divergences.find((term) => term.name === name)?.unclipped,
     after: after?.divergences.find((term) => term.name === name)?.unclipped }));
-  const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before, row.after]).filter(isFiniteInterval).map(({ high }) => high));
+  const claims = claimViews.filter(([, key]) => evaluations.some((evaluation) => evaluation[key]))
+    .map(([label, key]) => ({ label, before: before?.[key], after: after?.[key] }));
+  const largestOf = (rows) => Math.max(leastScale, ...rows.flatMap((row) => [row.before, row.after]).filter(isFiniteInterval).map(({ high }) => high));
+  const largest = largestOf(divergences);
   const graded = known.graded_problems;
   const gradedText = graded < known.problems ? `; accuracy: ${graded === 0 ? "no" : `the ${graded}`} problems with an expected answer` : "";
   const table = html("table", { class: "intervals" },
     html("thead", {}, html("tr", {}, ["held out", "before", "after", "change", ""].map((text) => html("th", { scope: "col" }, text)))),
     intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}${gradedText}`, "0 to 100 %", intervalRows([...shares, ...markerRates], formatPercent, 1)),
-    divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)));
+    divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)),
+    claims.length > 0 && intervalGroup("Probability of claims by view", `0 to ${formatNumber(largestOf(claims))}`, intervalRows(claims, formatNumber, largestOf(claims))));
   const what = (evaluation) => `${evaluation.when} training: policy ${evaluation.policy_version}, ` +
     `${formatNumber(evaluation.mean_tokens)} tokens per answer, took ${formatSeconds(evaluation.seconds)}`;
   return [

@@ -233,6 +233,18 @@ TEST(CompareRunsTest, EvaluationsWithinRunsAreCurvesByRunAndGroup) {
               HasSubstr("marker rate, with \\\" = \\\""));
 }
 
+// In percent most claims would be 0.0.
+TEST(CompareRunsTest, TheProbabilityOfClaimsIsANumber) {
+  RunResults run = MakeRun("a", "0.001", "1", 0.5);
+  run.before.figures["claim_probability/none"] = {2e-5, 1e-5, 3e-5};
+  run.after = run.before;
+  const Comparison comparison = CompareRuns({run});
+  const ComparedFigure& figure = comparison.figures.back();
+  EXPECT_EQ(figure.name, "claim_probability/none");
+  EXPECT_FALSE(figure.is_share);
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("2e-05 [1e-05, 3e-05]"));
+}
+
 TEST(CompareRunsTest, SharesOfDifferentTextsAreDifferentFigures) {
   RunResults other = MarkedRun("b", "1", 0.2);
   other.before.marker = other.after.marker = "there_fore";

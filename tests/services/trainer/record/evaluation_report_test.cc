@@ -98,10 +98,44 @@ TEST(EvaluationReportTest, ADivergenceThatIsNotFiniteIsNoDamage) {
               HasSubstr("true KL a                     nan [nan, nan]"));
 }
 
+TEST(EvaluationReportTest, ClaimsAreReadBackWithTheirAnswers) {
+  const std::string path = TempPath("step-000003.json");
+  EvaluationReport report = Report("");
+  report.claims =
+      ClaimFigures{.problems = 5,
+                   .none = {0.01, 0.005, 0.015},
+                   .cross = Interval{0.5, 0.25, 0.75},
+                   .answers = {{"a", {7, 8, 9}, {0, 2}, 0.125, 0.25},
+                               {"b", {}, {0}, 0.5, std::nullopt}}};
+  ASSERT_TRUE(WriteEvaluationReport(path, report).ok());
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_TRUE(read->claims.has_value());
+  EXPECT_EQ(ToJson(*read), ToJson(report));
+  EXPECT_EQ(read->claims->problems, 5);
+  EXPECT_EQ(read->claims->none.low, 0.005);
+  EXPECT_EQ(read->claims->cross->high, 0.75);
+  ASSERT_EQ(read->claims->answers.size(), 2u);
+  EXPECT_EQ(ToJson(read->claims->answers), ToJson(report.claims->answers));
+  EXPECT_EQ(read->claims->answers[0].cross, 0.25);
+  EXPECT_FALSE(read->claims->answers[1].cross.has_value());
+  EXPECT_FALSE(ToJson(report).contains("claim_answers"))
+      << "the summary has figures only";
+
+  const std::string text = CompareEvaluations(Report(""), report);
+  EXPECT_THAT(text,
+              HasSubstr("  probability of claims, None   -                     "
+                        "    0.0100 [0.0050, 0.0150]\n"));
+  EXPECT_THAT(text, HasSubstr("claims, Cross "));
+  EXPECT_THAT(CompareEvaluations(Report(""), Report("")),
+              Not(HasSubstr("claims")));
+}
+
 TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
   const std::string path = TempPath("before.json");
   ASSERT_TRUE(WriteEvaluationReport(path, Report("")).ok());
   EXPECT_THAT(ReadFile(path, 1 << 20).value(), Not(HasSubstr("marker")));
+  EXPECT_THAT(ReadFile(path, 1 << 20).value(), Not(HasSubstr("claim")));
   const auto read = ReadEvaluationReport(path);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_FALSE(read->marker_rate.has_value());

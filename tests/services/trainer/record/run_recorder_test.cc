@@ -25,6 +25,7 @@
 #include "common/metrics/metrics_registry.h"
 #include "common/training/metric_table.h"
 #include "services/trainer/record/run_answers.h"
+#include "services/trainer/status/status_message.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
 #include "tests/fakes/temp_path.h"
@@ -191,6 +192,34 @@ TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
     Start(0);
     EXPECT_TRUE(recorder_->RecallEvaluation("before", "abc").value());
   }
+}
+
+TEST_F(RunRecorderTest, ClaimsThatRiseAreAWarningAlsoOfARunThatGoesOn) {
+  const auto evaluate = [&](const std::string& when, int64_t step, double at) {
+    const EvaluationReport report{
+        .policy_version = step,
+        .adapter_digest = "abc",
+        .claims =
+            ClaimFigures{.problems = 8, .none = {at, at - 0.001, at + 0.001}}};
+    recorder_->ShowEvaluation(when, report);
+    ASSERT_TRUE(recorder_->WriteEvaluation(when, report).ok());
+  };
+  Start(0);
+  evaluate("before", 0, 0.01);
+  Record(1);
+  evaluate("step-000001", 1, 0.012);
+  EXPECT_EQ(status_->Get().warnings_size(), 0);
+  Record(2);
+  evaluate("step-000002", 2, 0.2);
+  ASSERT_EQ(status_->Get().warnings_size(), 1);
+  EXPECT_EQ(status_->Get().warnings(0).term(), kClaimWarning);
+  EXPECT_EQ(status_->Get().warnings(0).step(), 2);
+  Record(3);
+  EXPECT_EQ(status_->Get().warnings_size(), 1) << "a step keeps it";
+  Start(3);
+  EXPECT_EQ(status_->Get().warnings_size(), 1);
+  Start(1);
+  EXPECT_EQ(status_->Get().warnings_size(), 0) << "step 2 is done again";
 }
 
 std::string EventFiles(const std::string& folder) {

@@ -172,9 +172,11 @@ TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
   TrainerMetrics metrics(registry, Config());
   metrics.RecordEvaluation("before", {});
   EXPECT_THAT(registry.Expose(), Not(HasSubstr("evaluation_truncated_ratio")));
+  EXPECT_THAT(registry.Expose(), Not(HasSubstr("claim_probability")));
   metrics.RecordEvaluation("step-000005",
                            {.truncated = Interval{0.25, 0.2, 0.3},
-                            .repeated = Interval{0.125, 0.1, 0.2}});
+                            .repeated = Interval{0.125, 0.1, 0.2},
+                            .claims = ClaimFigures{.none = {0.5, 0.4, 0.6}}});
   const std::string text = registry.Expose();
   EXPECT_THAT(text,
               HasSubstr("\ndapd_trainer_evaluation_truncated_ratio"
@@ -182,6 +184,10 @@ TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
   EXPECT_THAT(text,
               HasSubstr("\ndapd_trainer_evaluation_repeated_ratio"
                         "{when=\"within\"} 0.125"));
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_evaluation_claim_probability"
+                        "{view=\"none\",when=\"within\"} 0.5"));
+  EXPECT_THAT(text, Not(HasSubstr("view=\"cross\"")));
 }
 
 TEST(TrainerMetricsTest, GradesAreCounted) {

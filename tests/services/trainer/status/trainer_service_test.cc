@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/json.h"
@@ -223,6 +224,31 @@ TEST(TrainerServiceTest, TheWarningsAreTheNewestFindings) {
   EXPECT_EQ(message.warnings(0).term(), "entangled_rollout");
   EXPECT_EQ(message.warnings(0).step(), 40);
   EXPECT_EQ(message.warnings(0).text(), Describe(finding));
+}
+
+TEST(TrainerServiceTest, WarningsOfOneKindLeaveTheOthers) {
+  using ::testing::ElementsAre;
+  v1::GetStatusResponse message;
+  const auto terms = [&] {
+    std::vector<std::string> listed;
+    for (const v1::RunWarning& warning : message.warnings()) {
+      listed.push_back(warning.term());
+    }
+    return listed;
+  };
+  ShowDiskWait("the disk is full", &message);
+  ShowClaimRise(ClaimRise{.step = 50, .now = {0.5, 0.4, 0.6}}, &message);
+  ShowClipFindings({{.term = "entangled_rollout", .step = 40}}, &message);
+  EXPECT_THAT(terms(), ElementsAre("", kClaimWarning, "entangled_rollout"));
+  ShowClipFindings({}, &message);
+  ShowClaimRise(ClaimRise{.step = 75, .now = {0.5, 0.4, 0.6}}, &message);
+  EXPECT_THAT(terms(), ElementsAre("", kClaimWarning));
+  EXPECT_EQ(message.warnings(1).step(), 75);
+  EXPECT_THAT(message.warnings(1).text(),
+              ::testing::HasSubstr("0.5000 [0.4000, 0.6000]"));
+  ShowDiskWait("", &message);
+  ShowClaimRise(std::nullopt, &message);
+  EXPECT_EQ(message.warnings_size(), 0);
 }
 
 TEST(TrainerServiceTest, AnEvaluationThatIsRepeatedIsShownOnce) {
