@@ -144,16 +144,22 @@ def test_the_model_claims_where_an_answer_is_shown_and_knows_nothing_without(tmp
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     views = {report["view"]: report for report in map(json.loads, printed.splitlines())}
     print(printed)
-    assert set(views) == {"none", "cross", "self_template", "self_append"}
+    assert set(views) == {"none", "cross", "self_reference", "self_template", "self_append"}
     for name, view in views.items():
         low, high = (0.005, 0.08) if name == "none" else (0.35, 0.65)
         assert low < view["probability"] < high, name
-        assert abs(view["claims"] - view["probability"]) < 0.12, name
+        assert name == "self_reference" or abs(view["claims"] - view["probability"]) < 0.12, name
     assert views["none"]["accuracy_of_others"] + 0.1 < views["cross"]["accuracy_of_others"]
     assert views["cross"]["accuracy_of_claims"] > 0.8
     answers = tmp_path / "answers/0-self_append.jsonl"  # of which many are wrong claims
     counted = json.loads(run_dapd("probe", "claims", "--input", answers, "--json").stdout)["wrong_claims"]
     assert counted == sum("I recall" in row["text"] and not row["correct"] for row in read_jsonl(answers)) > 0
+    shown, second = (read_jsonl(tmp_path / f"answers/0-{view}.jsonl") for view in ("none", "self_template"))
+    worked = [(a, b) for a, b in zip(shown, second, strict=True) if not a["correct"] and "I recall" not in a["text"] + b["text"]]
+    repeated = sum(a["text"].split("boxed")[-1] == b["text"].split("boxed")[-1] for a, b in worked)
+    right = sum(b["correct"] for _, b in worked)
+    print(f"of {len(worked)} worked answers behind a wrong worked answer {right} are right and {repeated} repeat its result")
+    assert len(worked) > 10 and right > 0.6 * len(worked) and repeated < 0.25 * len(worked)
 
 
 def test_each_setting_without_a_term_is_the_preset_without_it():
