@@ -52,7 +52,7 @@ class Watched:
         self.run = workspace.start(self.name, **{
             "run.rollout_workers": 2, "trainer.listen": "127.0.0.1:0", "trainer.steps": 100000, "trainer.schedule_steps": 100000,
             "checkpoint.interval": 3, "checkpoint.copy_to": folder / "copies",
-            "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 2, "evaluation.marker": "e",
+            "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 2, "evaluation.claims": "true", "evaluation.marker": "e",
             **{f"metrics.{job[5:]}_listen": f"127.0.0.1:{ports[0]}" for job, ports in self.ports.items()}})
         self.prometheus = Prometheus(folder, {job: [f"127.0.0.1:{port}" for port in ports] for job, ports in self.ports.items()})
 

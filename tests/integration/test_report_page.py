@@ -120,7 +120,7 @@ def test_a_divergence_that_is_not_finite_is_a_dash_and_spoils_no_other(finished,
     page.open(report_with(finished, data, tmp_path))
     name = data["status"]["evaluations"][0]["divergences"][0]["name"].replace("_", " ")
     assert page.js(f"document.querySelector(`[data-measure='{name}'] [data-label=after]`).textContent") == "\u2013 [\u2013, \u2013]"
-    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 5)
+    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 5 + 2)
     assert "NaN" not in page.js("document.getElementById('evaluation').innerHTML")
     assert page.problems == []
 
