@@ -37,6 +37,10 @@ constexpr int64_t kTokens = 1024;
 constexpr int64_t kHidden = 2560;
 constexpr int64_t kVocabulary = 151'936;
 
+// Clears a bit of the exponent of four bfloat16 numbers. A trainer refuses
+// numbers that are not finite, whose exponent has all bits.
+constexpr uint64_t kFinite = 0xBFFF'BFFF'BFFF'BFFF;
+
 // Gives the same random tensors to every request.
 class ReadyScorer final : public Scorer {
  public:
@@ -46,7 +50,7 @@ class ReadyScorer final : public Scorer {
       HostTensor tensor =
           HostTensor::Allocate(DType::kBFloat16, {kTokens, kHidden}).value();
       for (int64_t at = 0; at < tensor.num_bytes(); at += 8) {
-        const uint64_t bits = random();
+        const uint64_t bits = random() & kFinite;
         std::memcpy(tensor.data.get() + at, &bits, sizeof(bits));
       }
       tensors_.push_back(std::move(tensor));
