@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/utf8.h"
 #include "common/data/claim_rules.h"
 #include "common/data/sentence_end.h"
 
@@ -25,8 +26,7 @@ constexpr int32_t kTimeLimit = 200;
 
 // Returns false inside a UTF-8 character.
 bool IsBoundary(absl::string_view text, size_t at) {
-  return at == text.size() ||
-         (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
+  return at == text.size() || BeginsCharacter(text[at]);
 }
 
 std::vector<std::string> Sentences(absl::string_view text) {

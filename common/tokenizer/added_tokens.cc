@@ -7,6 +7,7 @@
 
 #include "common/base/json_integer.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -16,14 +17,14 @@ namespace {
 // Returns the last character of a text that is well-formed and not empty.
 CodePoint LastCharacter(absl::string_view text) {
   size_t begin = text.size() - 1;
-  while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
+  while (begin > 0 && !BeginsCharacter(text[begin])) --begin;
   const auto points = DecodeUtf8(text.substr(begin));
   return {points.ok() ? (*points)[0].value : -1, begin, text.size()};
 }
 
 CodePoint FirstCharacter(absl::string_view text) {
   size_t end = 1;
-  while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+  while (end < text.size() && !BeginsCharacter(text[end])) ++end;
   const auto points = DecodeUtf8(text.substr(0, end));
   return {points.ok() ? (*points)[0].value : -1, 0, end};
 }

@@ -64,8 +64,8 @@ std::string Percent(const v1::IntervalStatus& interval) {
                          100.0 * interval.high());
 }
 
-// Returns "claims None 0.0103 [0.0051, 0.0155]"; with three digits, since they
-// may be far below a percent.
+// Returns ", claims None 0.0103 [0.0051, 0.0155]"; with three digits, since
+// they may be far below a percent.
 std::string ClaimsText(absl::string_view view,
                        const v1::IntervalStatus& interval) {
   return absl::StrFormat(", claims %s %.3g [%.3g, %.3g]",
