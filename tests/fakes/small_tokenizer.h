@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -11,6 +12,8 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/tokenizer/byte_alphabet.h"
+#include "common/tokenizer/tokenizer.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 
@@ -47,6 +50,13 @@ inline void WriteSmallTokenizer(const std::string& folder) {
                                    std::pair{"tokenizer_config.json", chat}}) {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(folder, name), json.dump()).ok());
   }
+}
+
+// Returns the tokenizer, from a folder that the test does not need afterwards.
+inline std::unique_ptr<const Tokenizer> LoadSmallTokenizer() {
+  const std::string folder = TempPath("tokenizer");
+  WriteSmallTokenizer(folder);
+  return Tokenizer::Load(folder).value();
 }
 
 // Gives the tokenizer in `folder` one more token, with the id behind "<end>".

@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/small_tokenizer.h"
-#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -17,11 +16,7 @@ using ::testing::ElementsAre;
 
 class ClaimPlacesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string folder = TempPath("tokenizer");
-    WriteSmallTokenizer(folder);
-    tokenizer_ = Tokenizer::Load(folder).value();
-  }
+  void SetUp() override { tokenizer_ = LoadSmallTokenizer(); }
 
   // Returns the text behind each place, with _ where a sentence needs a space.
   std::vector<std::string> TextsBehind(const std::string& text) const {

@@ -6,18 +6,13 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/small_tokenizer.h"
-#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
 class SettledEncoderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string folder = TempPath("model");
-    WriteSmallTokenizer(folder);
-    tokenizer_ = Tokenizer::Load(folder).value();
-  }
+  void SetUp() override { tokenizer_ = LoadSmallTokenizer(); }
 
   // After each byte, the tokens must be a prefix of the tokens of the whole
   // text.

@@ -13,7 +13,6 @@
 #include "common/model/reference/token_logprobs.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_tokenizer.h"
-#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -23,9 +22,7 @@ using ::testing::ElementsAre;
 class ClaimMeterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string folder = TempPath("tokenizer");
-    WriteSmallTokenizer(folder);
-    tokenizer_ = Tokenizer::Load(folder).value();
+    tokenizer_ = LoadSmallTokenizer();
     auto meter = ClaimMeter::Make(*tokenizer_);
     ASSERT_TRUE(meter.ok()) << meter.status();
     meter_.emplace(*std::move(meter));

@@ -6,7 +6,6 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/small_tokenizer.h"
-#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -15,11 +14,7 @@ using Json = nlohmann::ordered_json;
 
 class CompletionBodyTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string folder = TempPath("tokenizer");
-    WriteSmallTokenizer(folder);
-    tokenizer_ = Tokenizer::Load(folder).value();
-  }
+  void SetUp() override { tokenizer_ = LoadSmallTokenizer(); }
 
   CompletionBody Make(const CompletionRequest& request) const {
     std::vector<TextPrompt> echo;
