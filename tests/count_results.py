@@ -3,7 +3,7 @@
 
     count_results.py FOLDER
 
-Names the failed and the skipped tests and then the flaky ones, which failed first and passed once more by themselves. A flaky test counts
+Names the failed tests with their reasons and the skipped tests, and then the flaky ones, which failed first and passed once more by themselves. A flaky test counts
 as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log without a report is a suite that
 died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
 """
@@ -11,6 +11,8 @@ died twice: it counts as one failure. Ends with 1 on any failure, or if no test 
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
+
+MOST_OF_A_REASON = 600
 
 
 def outcome(case):
@@ -25,6 +27,14 @@ def outcome(case):
 def title(case):
     group, name = case.get("classname"), case.get("name")
     return name if group in (name, "", None) else f"{group} {name}"
+
+
+def reason(case):
+    """Returns the beginning of the first line that a failed <testcase> says of its failure, for a reader who has only these lines."""
+    for failure in case.findall("failure") + case.findall("error"):
+        for line in failure.get("message", "").splitlines()[:1]:
+            return f": {line[:MOST_OF_A_REASON]}"
+    return ""
 
 
 def flaky_line(suite, name, element):
@@ -50,7 +60,7 @@ def main():
             counts[result] += 1
             flaky += flaky_line(log.stem, title(case), case)
             if result != "passed":
-                print(f"{result}: {title(case)} ({log})")
+                print(f"{result}: {title(case)}{reason(case)} ({log})")
     for line in flaky:
         print(f"flaky: {line}")
     (folder / "flaky.txt").write_text("".join(f"{line}\n" for line in flaky))

@@ -63,6 +63,11 @@ template <typename Json>
 absl::StatusOr<Json> ParseStrictly(absl::string_view text,
                                    const std::string& where,
                                    size_t max_keys) {
+  // nlohmann takes a zero byte for the end of the text.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return DataError(
+        absl::StrCat(where, ": not valid JSON: byte ", zero + 1, " is zero"));
+  }
   StrictParser<Json> strict(max_keys);
   Json value;
   try {

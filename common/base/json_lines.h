@@ -14,9 +14,9 @@
 
 namespace dapd {
 
-// Parses one JSON text of depth at most 64. Text after the value, invalid UTF-8
-// and duplicate keys are errors. `where` ("file:line") begins the error
-// message.
+// Parses one JSON text of depth at most 64. Text after the value, invalid
+// UTF-8, zero bytes and duplicate keys are errors. `where` ("file:line") begins
+// the error message.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                          const std::string& where);
 // Parses as ParseJson does, and keeps the order of an object's keys. An object

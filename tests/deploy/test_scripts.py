@@ -45,7 +45,7 @@ def test_all_reports_are_counted_and_failures_named(tmp_path):
     assert result.stdout.splitlines()[-1] == "3 passed, 2 failed, 2 skipped"
     assert result.returncode == 1
     assert "failed: A.Fails" in result.stdout and "skipped: A.NeedsAGpu" in result.stdout
-    assert "failed: test_x test_c" in result.stdout
+    assert "failed: test_x test_c: fixture (" in result.stdout
 
 
 def test_a_run_that_died_is_a_failure(tmp_path):

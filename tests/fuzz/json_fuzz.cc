@@ -22,6 +22,7 @@ int Depth(const nlohmann::json& value) {
 void Run(absl::string_view text) {
   const auto value = ParseJson(text, "input");
   if (!value.ok()) return;
+  Check(text.find('\0') == text.npos, "a text does not end at a zero byte");
   Check(!value->is_structured() || Depth(*value) <= 64, "depth is limited");
   const auto again = ParseJson(value->dump(), "written");
   Check(again.ok() && *again == *value, "a value survives");

@@ -75,6 +75,10 @@ for target in "${targets[@]}"; do
       head -n 1 | tr -cd '[:print:]' | tr '<>&"' '    ' | cut -c 1-160)
     input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
     result="FAILED: ${result:-see $log}; $build/bin/dapd_${target}_fuzz $input"
+    # A short input is worth more than its name where the build folder is lost.
+    if [ -f "$input" ] && [ "$(stat -c %s "$input")" -le 300 ]; then
+      result+="; base64: $(base64 -w 0 "$input")"
+    fi
     problem="<failure message=\"$result\">$(tail -c 20000 "$log" |
       tr -cd '[:print:]\n' | tr '<>&' '   ')</failure>"
   fi

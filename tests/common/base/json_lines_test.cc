@@ -47,6 +47,8 @@ TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
                                   std::string(100, '['),
                                   std::string(70, '[') + std::string(70, ']'),
                                   std::string("1 2"),
+                                  std::string("{}\0 no JSON", 11),
+                                  std::string("{}\0", 3),
                                   std::string("\"\xff\"")}) {
     EXPECT_FALSE(ParseJson(text, "here").ok()) << text;
   }
