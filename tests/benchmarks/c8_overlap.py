@@ -12,6 +12,7 @@ want more than two cores, and the row would measure the cores.
 """
 
 import hashlib
+import json
 import pathlib
 import statistics
 import sys
@@ -74,11 +75,13 @@ def compare(row, folder, what, slots, target):
 
 
 def main():
-    row = Row("C8", f"steps of {BATCH} answers of up to {TOKENS} tokens, {MILLISECONDS_A_TOKEN} ms a token more, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden "
+    row = Row("C8", f"steps of {BATCH} answers of {TOKENS} tokens, {MILLISECONDS_A_TOKEN} ms a token more, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden "
                     f"{SIZES['hidden_size']}: phases overlapped and one after the other")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         models.make_model(folder / "model", "qwen3", **SIZES)
+        # A random model would end its answers early, at a token that a change of its weights decides; this id has no token.
+        (folder / "model/generation_config.json").write_text(json.dumps({"eos_token_id": models.VOCABULARY - 1}))
         our_run.prepare(folder)
         compare(row, folder, "2 at a time", 2, 1.4)
         compare(row, folder, "side by side", BATCH, None)

@@ -85,6 +85,11 @@ int64_t& PagesOfHostMemory() {
   return pages;
 }
 
+int64_t& EmbeddingsWithoutMemory() {
+  thread_local int64_t embeddings = 0;
+  return embeddings;
+}
+
 int64_t& StreamsWithoutMemory() {
   thread_local int64_t streams = 0;
   return streams;

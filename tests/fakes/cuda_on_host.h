@@ -54,6 +54,10 @@ int64_t& LaunchesBeforeNoMemory();
 // succeed, and the following ones fail. If negative, all succeed.
 int64_t& PagesOfHostMemory();
 
+// This many of the calling thread's next embeddings, each of which begins a
+// step, find no memory to load their kernel.
+int64_t& EmbeddingsWithoutMemory();
+
 // This many of the next streams find no memory.
 int64_t& StreamsWithoutMemory();
 

@@ -320,6 +320,10 @@ void RunProduct(const CudaProduct& product) {
 extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
                                  CudaNumber number,
                                  void* /*stream*/) {
+  if (EmbeddingsWithoutMemory() > 0) {
+    --EmbeddingsWithoutMemory();
+    return cudaErrorMemoryAllocation;
+  }
   return SubmitFor(number, [args = *args]<typename T>(T) {
     for (int64_t row = 0; row < args.rows.num_rows; ++row) {
       const int32_t slot = args.rows.slot_of_row[row];

@@ -38,13 +38,15 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
   return complete ? std::optional(api) : std::nullopt;
 }
 
+bool IsCudaMemoryWanted(absl::string_view error) {
+  // The second status is cuBLASLt's.
+  return absl::StrContains(error, "out of memory") ||
+         absl::StrContains(error, "CUBLAS_STATUS_ALLOC_FAILED");
+}
+
 void CheckCuda(int code, const char* error) {
   if (code == 0) return;
-  // The second status is cuBLASLt's.
-  const bool wants_memory =
-      absl::StrContains(error, "out of memory") ||
-      absl::StrContains(error, "CUBLAS_STATUS_ALLOC_FAILED");
-  TORCH_CHECK_WITH(OutOfMemoryError, !wants_memory, error);
+  TORCH_CHECK_WITH(OutOfMemoryError, !IsCudaMemoryWanted(error), error);
   TORCH_CHECK(false, error);
 }
 

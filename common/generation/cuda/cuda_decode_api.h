@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 #include "common/generation/cuda/cuda_decoder.h"
 #include "common/gpus/cuda_device.h"
 #include "common/kernels/cuda/adapter_merge.h"
@@ -38,6 +40,9 @@ struct CudaDecodeApi {
 // Returns nothing if this build has no CUDA library, or a library without its
 // own kernels (an instrumented build).
 std::optional<CudaDecodeApi> FindCudaDecodeApi();
+
+// Returns whether a C function's reason is a want of memory.
+bool IsCudaMemoryWanted(absl::string_view error);
 
 // Throws c10::Error with a C function's reason unless its `code` is 0; for lack
 // of memory it throws c10::OutOfMemoryError.

@@ -24,10 +24,10 @@
 // same calls in the same order (backend_relay.h). Their sums are in the graph
 // (cuda_decoder.h), for prompts between the launches; the host takes no part in
 // them and waits as often as a single process does. If a rank finds no memory
-// for prompts or for an adapter, all ranks drop them and throw WantOnARank: the
-// answers begin again later, as they do in one process. Any other failure of
-// one rank, also a graph of running sequences that finds no memory, ends all:
-// ABORTED, as StatusError.
+// for prompts, for an adapter or for a graph, all ranks drop them and, unless
+// they have a larger graph, throw WantOnARank: the answers begin again later,
+// as they do in one process. Any other failure of one rank ends all: ABORTED,
+// as StatusError.
 //
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of the memory that is free on the GPU when the backend is

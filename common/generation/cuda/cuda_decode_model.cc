@@ -119,11 +119,9 @@ void CudaDecodeModel::DropDecoder() {
   decoder_ = nullptr;
 }
 
-// A decoder's first step waits for the other ranks, so all of them have their
-// weights before one makes its decoder.
 void CudaDecodeModel::Prepare() {
   ranks_.OnEveryRank([this] { MakePackedWeights(); });
-  ranks_.OnEveryRank([this] { MakeDecoder(); }, [this] { DropDecoder(); });
+  MakeDecoder();
 }
 
 void CudaDecodeModel::MakePackedWeights() {
@@ -144,6 +142,7 @@ void CudaDecodeModel::MakeDecoder() {
       .number = NumberOf(weights_.dtype()),
       .kv_float8 = options_.kv_float8,
       .ranks = ranks_.nccl(),
+      .agree = ranks_.agree(),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,
       .heads = config.num_heads,
@@ -166,7 +165,13 @@ void CudaDecodeModel::MakeDecoder() {
       .bulk_products = options_.bulk_products,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};
-  workspace_ = TakeBytes(api_.workspace(&spec));
+  // All ranks must come to the call that makes the decoder, because they ask
+  // each other in it and run a step together.
+  ranks_.OnEveryRank([&] { workspace_ = TakeBytes(api_.workspace(&spec)); });
+  ranks_.OnEveryRank([&] { CreateDecoder(spec); }, [this] { DropDecoder(); });
+}
+
+void CudaDecodeModel::CreateDecoder(const CudaDecoderSpec& spec) {
   char error[kCudaErrorBytes] = "";
   const int code = api_.create(&spec, workspace_.data_ptr(), &decoder_, error);
   // It runs after Check has ended the ranks' operations.

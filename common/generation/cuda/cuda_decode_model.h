@@ -87,6 +87,7 @@ class CudaDecodeModel {
   void Prepare();
   void MakePackedWeights();
   void MakeDecoder();
+  void CreateDecoder(const CudaDecoderSpec& spec);
   void DropDecoder();
   void UseAdapter();
   // Returns how to merge an adapter into a projection, for a PackedWeights that

@@ -65,7 +65,8 @@ class CudaDecoder {
   // again after a failure.
   CudaOutcome MapRows(int64_t steps);
   // Captures the bucket's graph while no row belongs to a sequence, so that the
-  // capture's own step changes no sequence.
+  // capture's own step changes no sequence. Of several ranks all have the graph
+  // then, or none.
   CudaOutcome Capture(const DecodeBucket& bucket);
   // Returns the tokens of the longest running sequence when each has `steps`
   // more steps after the launched ones.
@@ -120,14 +121,20 @@ CudaOutcome CudaDecoder::Prepare() {
   outcome.Cuda("cudaStreamCreate", cudaStreamCreate(&stream_));
   if (outcome.ok()) outcome = bursts_.Prepare();
   if (outcome.ok()) outcome = copies_.Prepare();
-  if (!outcome.ok()) return outcome;
-  outcome.Cuda("clear",
-               cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
+  if (outcome.ok()) {
+    outcome.Cuda("clear",
+                 cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
+  }
+  // The step of a capture would wait for a rank that does not come to it.
+  outcome.Agree(spec_.agree);
   if (!outcome.ok()) return outcome;
   // Captures the largest graph for short contexts: if the device has no memory
   // for it, that shows before there is work.
   outcome = Capture(BucketFor(spec_, spec_.max_rows, 0));
-  return outcome.ok() ? bursts_.WaitForAll("prepare", stream_) : outcome;
+  // Also after a failure, since destroying the decoder would wait for other
+  // ranks without a time limit.
+  const CudaOutcome waited = bursts_.WaitForAll("prepare", stream_);
+  return outcome.ok() || waited.ranks_are_lost() ? waited : outcome;
 }
 
 void CudaDecoder::Read(const CudaDecoderSnapshot& snapshot) {
@@ -187,11 +194,10 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   std::optional<DecodeBucket> held = graphs_.Holding(bucket);
   if (held != bucket && !(held && without_memory_.contains(bucket))) {
     const CudaOutcome captured = Capture(bucket);
-    // A larger graph gives the same tokens, but later. With several ranks all
-    // must use the same graph, so a failure is an error.
+    // A larger graph gives the same tokens, but later.
     if (captured.ok()) {
       held = bucket;
-    } else if (!held || spec_.ranks.size > 1) {
+    } else if (!held || captured.ranks_are_lost()) {
       return captured;
     } else {
       without_memory_.insert(bucket);
@@ -206,7 +212,12 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
 CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
   const CudaOutcome unmapped =
       UploadRows(std::vector<int32_t>(row_slots_.size(), -1));
-  return unmapped.ok() ? graphs_.Capture(bucket, stream_) : unmapped;
+  if (!unmapped.ok()) return unmapped;
+  CudaOutcome outcome = graphs_.Capture(bucket, stream_);
+  const bool has_graph = outcome.ok();
+  outcome.Agree(spec_.agree);
+  if (has_graph && !outcome.ok()) graphs_.Drop(bucket);
+  return outcome;
 }
 
 CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {

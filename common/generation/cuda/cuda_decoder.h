@@ -18,6 +18,11 @@
 // sequence's bits would depend on its neighbours. If SplitsHead holds, each
 // rank computes its part of the vocabulary's logits and gathers the parts of
 // the others. Every rank samples for itself, from the same numbers.
+//
+// A rank that finds no memory for a graph leaves the others waiting for
+// nothing: all ranks run the bucket's first step, capture its graph for
+// themselves, and then ask each other (RanksAgree). If one has failed, none
+// keeps the graph.
 #pragma once
 
 #include <cstdint>
@@ -52,12 +57,21 @@ struct CudaDecoderLayer {
   CudaLinear down;
 };
 
+// Ranks ask each other over the host whether something holds on all of them.
+// All make the same calls in the same order.
+struct RanksAgree {
+  enum Answer : int { kNo = 0, kYes = 1, kLost = 2 };
+  Answer (*ask)(void* asked, bool holds) = nullptr;  // null: there is one rank
+  void* asked = nullptr;
+};
+
 // heads, kv_heads, intermediate and the layers belong to this rank, everything
 // else to the whole model.
 struct CudaDecoderSpec {
   CudaNumber number = CudaNumber::kFloat32;
   bool kv_float8 = false;  // as CudaKvPages::is_float8
   NcclRanks ranks;
+  RanksAgree agree;
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t heads = 0;
@@ -205,9 +219,10 @@ void DapdCudaFreeHostMemory(void* memory);
 // returns. At most kMaxBursts launches may be uncollected. Fails, with nothing
 // launched, if a sequence could outgrow its pages, or if there is no memory for
 // a graph of these sequences' number and length and no larger graph exists; in
-// the second case the call may be repeated when there is memory. If the device
-// fails after some of the steps, these steps are a launch like any other, and
-// the call still returns the error.
+// the second case, with kCudaRanksRefuse on all of several ranks, the call may
+// be repeated when there is memory. If the device fails after some of the
+// steps, these steps are a launch like any other, and the call still returns
+// the error.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
 // Waits for the oldest launch and returns its tokens, in order within each
 // slot, and the tokens that Start sampled meanwhile: up to slots *
@@ -225,6 +240,10 @@ int64_t DapdCudaDecoderRunning(const void* decoder);
 // A function's result when the ranks have lost each other: after DapdNcclAbort
 // the decoder can only be destroyed.
 inline constexpr int kCudaRanksLost = 2;
+// A function's result on every rank if one of them has failed, as a rule for
+// want of memory, and the others have undone their part. `error` has the reason
+// on the rank that has failed, and "out of memory" on the others.
+inline constexpr int kCudaRanksRefuse = 3;
 inline constexpr int64_t kMaxBursts = 2;
 inline constexpr int64_t kMaxBurst = kSampledRing / 4;
 

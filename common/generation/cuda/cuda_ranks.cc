@@ -20,6 +20,18 @@ ModelWeights CudaWeightsOfRank(const ShardedWeights& share) {
   return own;
 }
 
+RanksAgree CudaRanks::agree() const {
+  if (!share_a_model()) return {};
+  return {.ask =
+              [](void* asked, bool holds) {
+                const auto answer =
+                    HoldsOnAllRanks(holds, *static_cast<Collective*>(asked));
+                if (!answer.ok()) return RanksAgree::kLost;
+                return *answer ? RanksAgree::kYes : RanksAgree::kNo;
+              },
+          .asked = place_.collective};
+}
+
 void CudaRanks::End() const {
   if (decoder_ != nullptr) api_.drop_graphs(decoder_);
   place_.devices->Abort();
@@ -39,6 +51,9 @@ void CudaRanks::Lose(const std::string& why) const {
 }
 
 void CudaRanks::Check(int code, const char* error) const {
+  if (code == kCudaRanksRefuse && IsCudaMemoryWanted(error)) {
+    throw WantOnARank({__func__, __FILE__, __LINE__}, error);
+  }
   if (code != 0 && share_a_model()) Lose(error);
   CheckCuda(code, error);
 }

@@ -46,6 +46,9 @@ class CudaRanks {
     return share_a_model() ? place_.devices->nccl() : NcclRanks{};
   }
 
+  // Returns what a decoder needs to ask the other ranks.
+  RanksAgree agree() const;
+
   // Returns whether the common operations have ended for good. Then a decoder
   // can only be destroyed (kCudaRanksLost).
   bool are_lost() const { return are_lost_; }
@@ -58,7 +61,8 @@ class CudaRanks {
   void Settle() const;
 
   // Throws if a function of the library has failed: the errors of CheckCuda,
-  // or, with several ranks, ABORTED as StatusError, which ends all ranks.
+  // or, with several ranks, ABORTED as StatusError, which ends all ranks, and
+  // WantOnARank for kCudaRanksRefuse if a rank has found no memory.
   void Check(int code, const char* error) const;
   // The same in a call of OnEveryRank, which may find no memory.
   void CheckMemory(int code, const char* error) const;

@@ -78,6 +78,11 @@ CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
   return outcome;
 }
 
+void CudaStepGraphs::Drop(const DecodeBucket& bucket) {
+  cudaGraphExecDestroy(graphs_.at(bucket));
+  graphs_.erase(bucket);
+}
+
 CudaOutcome CudaStepGraphs::Launch(const DecodeBucket& bucket,
                                    cudaStream_t stream) const {
   CudaOutcome outcome;

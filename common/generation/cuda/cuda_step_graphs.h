@@ -32,8 +32,12 @@ class CudaStepGraphs {
   // Returns the smallest captured bucket that has room for `bucket`.
   std::optional<DecodeBucket> Holding(const DecodeBucket& bucket) const;
   // Runs a step on the stream once, which must change no sequence, and captures
-  // it. After an error there is no such graph, and it may be called again.
+  // it. After an error there is no such graph, and it may be called again; all
+  // gathers of the step have been launched even so, since other ranks wait for
+  // them.
   CudaOutcome Capture(const DecodeBucket& bucket, cudaStream_t stream);
+  // Destroys the graph of a captured bucket, which is not running.
+  void Drop(const DecodeBucket& bucket);
   // Launches a step of a captured bucket.
   CudaOutcome Launch(const DecodeBucket& bucket, cudaStream_t stream) const;
 

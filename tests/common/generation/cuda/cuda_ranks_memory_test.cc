@@ -1,6 +1,7 @@
 // Tests ranks that decode together (tests/fakes/cuda_decode_ranks.h) when one
 // of them finds no memory: all go on, and no answer changes.
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -17,6 +18,7 @@
 #include "common/generation/engine.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_decode_ranks.h"
+#include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
 #include "tests/fakes/small_memory.h"
@@ -32,6 +34,12 @@ struct Wants {
   // So many of the next tensors until the first pass has ended succeed, and the
   // following one finds no memory; negative: all succeed.
   int64_t tensors_before = -1;
+  // So many of the next streams, first launches of a step, instantiated graphs
+  // and uploads of graphs find no memory.
+  int64_t streams = 0;
+  int64_t steps = 0;
+  int64_t graphs = 0;
+  int64_t uploads = 0;
   bool is_met = false;  // memory was wanted and not found
 };
 thread_local Wants wants;
@@ -46,7 +54,10 @@ int Create(const CudaDecoderSpec* spec,
            void* workspace,
            void** decoder,
            char* error) {
+  // The simulated device's own tensors do not count.
+  const int64_t tensors_before = std::exchange(wants.tensors_before, -1);
   const int code = DapdCudaDecoderCreate(spec, workspace, decoder, error);
+  wants.tensors_before = tensors_before;
   if (wants.create == 0) return code;
   --wants.create;
   return NoMemory(error);
@@ -80,8 +91,37 @@ bool RefusesTensor(size_t /*bytes*/) {
   return true;
 }
 
+// Makes the calling rank want memory; the simulated device keeps a part of it.
+void Want(const Wants& wanted) {
+  wants = wanted;
+  StreamsWithoutMemory() = wanted.streams;
+  EmbeddingsWithoutMemory() = wanted.steps;
+  GraphsWithoutMemory() = wanted.graphs;
+  GraphUploadsWithoutMemory() = wanted.uploads;
+}
+
+// Returns whether what the calling rank wanted was wanted, and not found.
+bool HasMetItsWant(const Wants& wanted) {
+  const bool of_device =
+      wanted.streams + wanted.steps + wanted.graphs + wanted.uploads > 0;
+  const bool all_met =
+      wants.create == 0 && wants.start == 0 && StreamsWithoutMemory() == 0 &&
+      EmbeddingsWithoutMemory() == 0 && GraphsWithoutMemory() == 0 &&
+      GraphUploadsWithoutMemory() == 0;
+  return (wants.is_met || of_device) && all_met;
+}
+
 constexpr int64_t kAnswers = 4;
 constexpr int64_t kTokens = 24;
+
+// The answers that Serve asks for.
+struct Work {
+  int64_t prompt_tokens = 20;
+  int64_t more_tokens = 0;  // so many more for each next answer
+  bool stable_bits = true;
+  bool of_adapter = false;  // the want comes before the adapter
+  int wanting_rank = 1;
+};
 
 struct Outcome {
   std::map<uint64_t, std::vector<int32_t>> answers;
@@ -89,30 +129,43 @@ struct Outcome {
   std::vector<std::string> errors;                  // of single answers
   int64_t restarts = 0;
   int64_t refused_adapters = 0;
-  bool has_met_its_want = false;  // by rank 1
+  bool has_met_its_want = false;       // of the wanting rank
+  std::array<int64_t, 2> graphs = {};  // at the end, by rank
+  std::array<int64_t, 2> captures = {};
 };
 
-// Serves some answers on two ranks, on whose rank 1 `wanted` comes true before
-// the first prompts, or with `of_adapter` before the adapter.
-Outcome Serve(const Wants& wanted, bool of_adapter = false) {
+// Serves some answers on two ranks, on whose wanting rank `wanted` comes true
+// before the first prompts, or before the adapter.
+Outcome Serve(const Wants& wanted, const Work& work = {}) {
   const auto whole = EndlessShareable(104);
   const auto adapter = MakeAdapter(*whole);
   Outcome outcome;
   RunRanks(2,
            *whole,
-           {.slots = kAnswers, .adapter_form = AdapterForm::kColumns},
+           {.slots = kAnswers,
+            .adapter_form = AdapterForm::kColumns,
+            .stable_bits = work.stable_bits},
            Api(),
            [&](Collective& collective,
                SimulatedGroup& group,
                std::unique_ptr<CudaDecodeBackend> own) {
+             const bool is_wanting = collective.rank() == work.wanting_rank;
+             const auto rank = static_cast<size_t>(collective.rank());
+             WorkOfCudaHost() = {};
+             if (is_wanting) Want(wanted);
+             const auto note = [&] {
+               outcome.graphs[rank] = GraphsOfCudaHost();
+               outcome.captures[rank] = WorkOfCudaHost().captures;
+               if (is_wanting) {
+                 outcome.has_met_its_want = HasMetItsWant(wanted);
+                 Want({});
+               }
+             };
              if (collective.rank() != 0) {
-               wants = wanted;
                const absl::Status status =
                    FollowBackend(*own, at::kCPU, collective, group);
                EXPECT_TRUE(status.ok()) << status;
-               outcome.has_met_its_want =
-                   wants.is_met && wants.create == 0 && wants.start == 0;
-               wants = {};
+               note();
                return;
              }
              GenerationEngine engine(LeadBackend(std::move(own),
@@ -122,7 +175,7 @@ Outcome Serve(const Wants& wanted, bool of_adapter = false) {
                                                    ADD_FAILURE() << lost;
                                                  }),
                                      {});
-             if (of_adapter) {
+             if (work.of_adapter) {
                try {
                  engine.SetAdapter(adapter);
                } catch (const c10::OutOfMemoryError&) {
@@ -131,7 +184,8 @@ Outcome Serve(const Wants& wanted, bool of_adapter = false) {
                }
              }
              for (uint32_t i = 0; i < kAnswers; ++i) {
-               DecodeRequest request = MakeRequest(20 + i, kTokens, i);
+               DecodeRequest request = MakeRequest(
+                   work.prompt_tokens + i, kTokens + i * work.more_tokens, i);
                request.score_prompt = i % 2 == 0;
                EXPECT_TRUE(engine.Submit(i, request).ok());
              }
@@ -147,6 +201,7 @@ Outcome Serve(const Wants& wanted, bool of_adapter = false) {
                }
              }
              outcome.restarts = engine.kv_use().restarts;
+             note();
            });
   return outcome;
 }
@@ -193,12 +248,84 @@ TEST(CudaRanksMemoryTest, ARankWithoutMemoryInAPassLeavesNoOtherWaiting) {
 }
 
 TEST(CudaRanksMemoryTest, AnAdapterThatOneRankHasNoMemoryForIsRefusedByAll) {
-  const Outcome ample = Serve({}, /*of_adapter=*/true);
+  const Outcome ample = Serve({}, {.of_adapter = true});
   EXPECT_EQ(ample.refused_adapters, 0);
-  const Outcome tight = Serve({.create = 1}, /*of_adapter=*/true);
-  EXPECT_TRUE(tight.has_met_its_want);
-  EXPECT_EQ(tight.refused_adapters, 1);
-  EXPECT_EQ(tight.answers, ample.answers);
+  for (const Wants& wanted : {Wants{.create = 1},
+                              Wants{.streams = 1},
+                              Wants{.steps = 1},
+                              Wants{.graphs = 1},
+                              Wants{.uploads = 1}}) {
+    for (const int rank : {0, 1}) {
+      const Outcome tight =
+          Serve(wanted, {.of_adapter = true, .wanting_rank = rank});
+      EXPECT_TRUE(tight.has_met_its_want);
+      EXPECT_EQ(tight.refused_adapters, 1);
+      EXPECT_EQ(tight.answers, ample.answers);
+    }
+  }
+}
+
+// Each of its tensors finds no memory once: the workspace of a decoder, too,
+// which is made before the ranks wait for each other.
+TEST(CudaRanksMemoryTest, AnAdapterIsRefusedByAllWhereverARankWantsMemory) {
+  const Outcome ample = Serve({}, {.of_adapter = true});
+  const RefusingMemory memory(RefusesTensor);
+  int64_t places = 0;
+  while (true) {
+    const Outcome tight =
+        Serve({.tensors_before = places}, {.of_adapter = true});
+    ASSERT_TRUE(tight.has_met_its_want) << places;
+    if (tight.refused_adapters == 0) break;  // it was a tensor of an answer
+    EXPECT_EQ(tight.refused_adapters, 1) << places;
+    EXPECT_EQ(tight.answers, ample.answers) << places;
+    EXPECT_EQ(tight.errors.size(), 0U) << places;
+    ++places;
+  }
+  std::cout << "no memory at each of " << places << " places\n";
+  EXPECT_GT(places, 50);
+}
+
+TEST(CudaRanksMemoryTest, AGraphOfFewerRowsIsNeededOnNoRank) {
+  // Answers that end one after another need graphs of 2 rows and of 1 row.
+  const Work ending{.more_tokens = 12, .stable_bits = false};
+  const Outcome ample = Serve({}, ending);
+  ASSERT_EQ(ample.answers.size(), static_cast<size_t>(kAnswers));
+  EXPECT_EQ(ample.graphs[0], 3);
+  for (const Wants& wanted : {Wants{.graphs = 1}, Wants{.uploads = 1}}) {
+    for (const int rank : {0, 1}) {
+      Work work = ending;
+      work.wanting_rank = rank;
+      const Outcome tight = Serve(wanted, work);
+      EXPECT_TRUE(tight.has_met_its_want);
+      EXPECT_EQ(tight.answers, ample.answers);
+      EXPECT_EQ(tight.errors.size(), 0U);
+      EXPECT_EQ(tight.restarts, 0);
+      EXPECT_EQ(tight.graphs[0], 2);
+      EXPECT_EQ(tight.graphs[1], 2);
+      EXPECT_EQ(tight.captures[0], tight.captures[1]);
+    }
+  }
+}
+
+TEST(CudaRanksMemoryTest, AnswersBeginAgainWhereALongerGraphFindsNoMemory) {
+  // They grow beyond the 1,024 tokens of the first graph.
+  const Work growing{.prompt_tokens = 1'010};
+  const Outcome ample = Serve({}, growing);
+  ASSERT_EQ(ample.answers.size(), static_cast<size_t>(kAnswers));
+  EXPECT_EQ(ample.restarts, 0);
+  for (const Wants& wanted :
+       {Wants{.steps = 1}, Wants{.graphs = 1}, Wants{.uploads = 1}}) {
+    for (const int rank : {0, 1}) {
+      Work work = growing;
+      work.wanting_rank = rank;
+      const Outcome tight = Serve(wanted, work);
+      EXPECT_TRUE(tight.has_met_its_want);
+      EXPECT_EQ(tight.answers, ample.answers);
+      EXPECT_EQ(tight.errors.size(), 0U);
+      EXPECT_GT(tight.restarts, 0);
+      EXPECT_EQ(tight.graphs[0], tight.graphs[1]);
+    }
+  }
 }
 
 }  // namespace
