@@ -43,8 +43,8 @@ class CudaDecodeStep {
         memory_(memory),
         gemm_(memory.gemm_workspace) {}
 
-  // Launches a whole step of the first rows. A launch that fails leaves out only
-  // itself and the sampling: other ranks wait for the gathers.
+  // Launches a whole step of the first rows. A launch that fails leaves out
+  // only itself and the sampling: other ranks wait for the gathers.
   CudaOutcome Run(const DecodeBucket& bucket, cudaStream_t stream);
   // Launches only the end of a step: samples the next tokens of the first
   // `rows` rows from their logits, which a gather may have produced.
