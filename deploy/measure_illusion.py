@@ -5,13 +5,14 @@
 
 The views are those of the objective: None reads the problem alone, Cross the problem and its reference, Self the answer
 that it will be scored on: the reference in the prompt of Cross (self_reference), or an answer that None samples, in
-that prompt (self_template) or in front of a second answer (self_append). Without an ADAPTER (a PEFT folder) the program measures the model itself; with several
-it measures each.
+that prompt (self_template) or in front of a second answer (self_append). Without an ADAPTER (a PEFT folder) the program
+measures the model itself; with several it measures each.
 
 It prints one line of JSON for a subject and a view: "probability" is the probability that a claim follows the right
 first step, by the next token, where claims and worked answers differ, averaged over prompts; the other figures are
-about N sampled answers to each problem, and none are sampled with --samples 0, nor for self_reference. With --output the sampled answers are written as <subject>-<view>.jsonl, which
-`dapd probe claims` reads. The program needs what tests need (torch, transformers, peft).
+about N sampled answers to each problem, and none are sampled with --samples 0, nor for self_reference. With --output
+the sampled answers are written as <subject>-<view>.jsonl, which `dapd probe claims` reads. The program needs what tests
+need (torch, transformers, peft).
 """
 
 import argparse
