@@ -3,16 +3,17 @@
 
     count_results.py FOLDER
 
-Names the failed tests with their reasons and the skipped tests, and then the flaky ones, which failed first and passed once more by themselves. A flaky test counts
-as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log without a report is a suite that
-died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
+Names the failed tests with their reasons and the skipped tests, and then the flaky ones, which failed first and passed once more by
+themselves. A flaky test counts as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log
+without a report is a suite that died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
 """
 
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
-MOST_OF_A_REASON = 600
+# It has room for a fuzz target's finding with its input (fuzz/run.sh).
+MOST_OF_A_REASON = 800
 
 
 def outcome(case):
@@ -31,10 +32,8 @@ def title(case):
 
 def reason(case):
     """Returns the beginning of the first line that a failed <testcase> says of its failure, for a reader who has only these lines."""
-    for failure in case.findall("failure") + case.findall("error"):
-        for line in failure.get("message", "").splitlines()[:1]:
-            return f": {line[:MOST_OF_A_REASON]}"
-    return ""
+    lines = [line for failure in case.findall("failure") + case.findall("error") for line in failure.get("message", "").splitlines()]
+    return f": {lines[0][:MOST_OF_A_REASON]}" if lines else ""
 
 
 def flaky_line(suite, name, element):
